@@ -1,0 +1,119 @@
+"""The words of the field: resources, scopes, reasons, defaults. Constants only.
+
+Imported by the language and by the core, so it must stay free of every dependency
+(``policy check`` starts in milliseconds because of that).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+LANG: Final = 1
+"""Version of the language a file must state (``lang 1``)."""
+
+SEMANTICS_VERSION: Final = 1
+"""Version of the meaning of a policy. Part of every fingerprint: a change of meaning changes it."""
+
+
+class Resource(NamedTuple):
+    """One resource a limit may name.
+
+    ``unit`` is ``count``, ``money`` (integer micro-dollars) or ``duration`` (integer milliseconds).
+    """
+
+    name: str
+    unit: str
+    scope: str
+    """Scope when none is written; empty for ``attempt_wall``, which has none."""
+    scopes: tuple[str, ...]
+    kind: str
+    """``counted`` (moves by one, at admission) or ``amount`` (reported, or measured on the clock)."""
+    extendable: bool = True
+    """May a ladder contain ``extend`` or ``ask``?"""
+    reservable: bool = False
+
+
+_EVERYWHERE: Final = ("run", "thread", "subtree", "node")
+
+RESOURCES: Final[dict[str, Resource]] = {
+    r.name: r
+    for r in (
+        Resource("llm_calls", "count", "run", _EVERYWHERE, "counted", extendable=False),
+        Resource("llm_attempts", "count", "run", _EVERYWHERE, "counted"),
+        Resource("tool_iterations", "count", "run", _EVERYWHERE, "counted"),
+        Resource("tool_calls", "count", "subtree", _EVERYWHERE, "counted"),
+        Resource("unknown_tools", "count", "run", _EVERYWHERE, "counted"),
+        Resource("tokens", "count", "subtree", _EVERYWHERE, "amount", reservable=True),
+        Resource("input_tokens", "count", "subtree", _EVERYWHERE, "amount", reservable=True),
+        Resource("output_tokens", "count", "subtree", _EVERYWHERE, "amount", reservable=True),
+        Resource("cost", "money", "subtree", _EVERYWHERE, "amount", reservable=True),
+        Resource("wall", "duration", "subtree", ("run", "subtree"), "amount", reservable=True),
+        Resource("attempt_wall", "duration", "", (), "amount", extendable=False),
+    )
+}
+
+TREE_RESOURCES: Final = ("children", "live_children", "depth", "concurrent")
+"""Written in ``agents { }`` only."""
+
+SCOPES: Final = _EVERYWHERE
+
+PREFER_ORDER: Final = (
+    "llm_calls",
+    "tool_iterations",
+    "tokens",
+    "cost",
+    "wall",
+    "tool_calls",
+    "unknown_tools",
+    "llm_attempts",
+    "input_tokens",
+    "output_tokens",
+    "llm_failure",
+    "breaker",
+)
+"""Whose instruction a final call carries when several reasons meet, where ``prefer`` says nothing."""
+
+REASONS: Final[dict[str, str | None]] = {
+    "rate_limit": None,
+    "context_exceeded": None,
+    "provider": None,
+    "unknown": None,
+    "overloaded": "provider",
+    "auth": "provider",
+    "invalid_request": "provider",
+    "content_filter": "provider",
+    "timeout": "unknown",
+    "network": "unknown",
+    "truncated": "unknown",
+    "aborted": "unknown",
+    "host": None,
+}
+"""Why a model call failed, each with the broader reason that also matches it."""
+
+PLACEHOLDERS: Final = ("left", "used", "limit", "tool", "resource")
+"""What a text may contain in braces."""
+
+DEFAULT_ATTEMPT_WALL_MS: Final = 600_000
+DEFAULT_GRACE_MS: Final = 5_000
+MAX_PAUSES: Final = 16
+"""Further attempts of one call that a provider's ``pause`` may cause."""
+
+DEFAULT_INSTRUCTION: Final = (
+    "You have reached the limit of this run ({resource}). Do not call any tools. "
+    "Give your best final answer now, from the information you already have."
+)
+"""Sent as the last user message of a final call when the policy names no text of its own."""
+
+REFUSALS: Final[dict[str, str]] = {
+    "unknown_tool": "There is no tool named `{tool}`. Use one of the tools you were offered.",
+    "bad_arguments": "The arguments of `{tool}` are not valid: {problem}",
+    "denied": "The tool `{tool}` is not available in this run.",
+    "tool_limit": "The tool `{tool}` has reached its limit of {limit} calls in this run.",
+    "tool_calls": "This call was not executed: the limit of {limit} tool calls has been reached.",
+    "tool_iterations": "This call was not executed: the limit of {limit} tool rounds has been reached.",
+    "stopped": "This call was not executed: the run has ended.",
+    "cancelled": "This call was cancelled before it finished.",
+    "timed_out": "This call took longer than it was allowed to and was cancelled.",
+    "final": "This call was not executed: the answer had to be given without tools.",
+}
+"""The result a tool call gets when it is not executed, by reason."""
