@@ -1,0 +1,183 @@
+"""What ``step`` tells a host to do: one frozen record a decision.
+
+``because`` names the rule that decided (``file:line`` of the policy, or ``default: …``); ``notes``
+are for people and telemetry. Both stay outside the digest. A decision that starts something
+carries a step number ``n``. Source: section 2 of the semantics (``docs/semantics.md``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from engine.core.state import Outcome
+
+
+class Note(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Something worth telling: ``kind`` is ``warn``, ``extended``, ``estimated``, ``clock``, ``skipped``, ``limit`` …"""
+
+    kind: str
+    text: str = ""
+    resource: str = ""
+    used: int = 0
+    maximum: int = 0
+    because: str = ""
+
+
+class Decision(Struct, frozen=True, gc=False, tag_field="decision", omit_defaults=True):
+    """Base of all decisions."""
+
+
+class Continue(Decision, tag="continue"):
+    """Nothing stands in the way: ask for the next call."""
+
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Wait(Decision, tag="wait"):
+    """Something is still going on. ``wake_at``: send a ``Tick`` then, if nothing else happens (ms; far future: never)."""
+
+    wake_at: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Call(Decision, tag="call"):
+    """Make one attempt of a call.
+
+    A ``final`` call is made without tools: ``tools`` says how (``offer`` for an ordinary call, ``strip`` or
+    ``forbid``), and ``instruction`` (or the content ``instruction_ref``) is its last user message, never stored.
+    ``notices`` are transient too. ``max_output`` is the largest output in tokens that the pools leave, if they do.
+    ``deadline``: cut the attempt then (ms).
+    """
+
+    n: int
+    call: str
+    attempt: int
+    client: str
+    deadline: int
+    final: bool = False
+    tools: Literal["offer", "strip", "forbid"] = "offer"
+    instruction: str = ""
+    instruction_ref: str = ""
+    notices: tuple[str, ...] = ()
+    max_output: int | None = None
+    why: str = ""
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Retry(Decision, tag="retry"):
+    """Report ``RetryDue`` at ``not_before`` for a further attempt of the call."""
+
+    n: int
+    call: str
+    attempt: int
+    client: str
+    not_before: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Execute(Decision, tag="execute"):
+    """Run this tool call; cut it at ``deadline`` (ms). ``i`` is its position, its step number is ``n.i``."""
+
+    n: int
+    i: int
+    id: str
+    attempt: int
+    deadline: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Reply(Decision, tag="reply"):
+    """Do not run this tool call: store ``text`` as its result (or the content ``ref``)."""
+
+    i: int
+    id: str
+    text: str
+    why: str
+    ref: str = ""
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class RunTools(Decision, tag="run_tools"):
+    """The verdict on each call of a reply, in the model's order. ``complete``: nothing is left to run."""
+
+    n: int
+    round: int
+    verdicts: tuple[Execute | Reply, ...]
+    complete: bool = False
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Resolve(Decision, tag="resolve"):
+    """Ask the host's function ``name`` for a text, and report ``Resolved``. ``limit`` and ``used`` tell it why."""
+
+    n: int
+    name: str
+    resource: str
+    used: int
+    maximum: int
+    deadline: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Stop(Decision, tag="stop"):
+    """The run must end but something is in flight: cancel it, store the synthetic results, report the ends.
+
+    ``cancel_call`` is the model call to cancel, ``cancel`` the tool calls; ``until`` the end of the grace (ms).
+    """
+
+    n: int
+    until: int
+    cancel_call: str = ""
+    cancel: tuple[str, ...] = ()
+    close: tuple[Reply, ...] = ()
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class End(Decision, tag="end"):
+    """The run has ended. ``close``: results to store for calls that have none."""
+
+    n: int
+    outcome: Outcome
+    close: tuple[Reply, ...] = ()
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Illegal(Decision, tag="illegal"):
+    """The host broke the protocol; the state is unchanged."""
+
+    problem: str
+    because: str = "default: protocol"
+    notes: tuple[Note, ...] = ()
+
+
+AnyDecision = Continue | Wait | Call | Retry | Execute | Reply | RunTools | Resolve | Stop | End | Illegal
+
+NUMBERED = (Call, Retry, RunTools, Execute, Resolve, Stop, End)
+"""Decisions that start something: they have a step number and a digest."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_decoder = msgspec.json.Decoder(AnyDecision)
+
+
+def encode_decision(decision: AnyDecision) -> bytes:
+    """Canonical JSON of a decision."""
+    return _encoder.encode(decision)
+
+
+def decode_decision(data: bytes | str) -> AnyDecision:
+    """The decision of ``encode_decision``'s JSON. Raises ``msgspec.ValidationError`` for anything else."""
+    return _decoder.decode(data)

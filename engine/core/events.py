@@ -1,0 +1,176 @@
+"""What a host reports to ``step``: one frozen record an event.
+
+Every event carries ``at``, integer milliseconds on the run's own clock. An event says what it
+is about (a call and its attempt, a tool call), so that a host which asks twice, crashes, or
+retries by itself does no harm. Contents are named by reference (``ref``), never carried.
+Source: section 2 of the semantics (``docs/semantics.md``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from engine.core.host import FULL
+from engine.core.messages import Finish, Usage
+from engine.core.state import Used
+
+
+class Proposed(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One call a model proposes. ``id`` is unique within the run (the driver writes ``round.position``).
+
+    ``args`` is the canonical key of the arguments (``engine.core.canonical.arguments_key``), empty if not JSON.
+    ``problem`` says in words why arguments that do not parse or validate were not accepted.
+    """
+
+    id: str
+    name: str
+    args: str = ""
+    kind: Literal["function", "output", "hosted"] = "function"
+    registered: bool = True
+    problem: str = ""
+
+
+class Event(Struct, frozen=True, gc=False, tag_field="event", omit_defaults=True):
+    """Base of all events. ``at``: milliseconds; a smaller one than the last is read as the last."""
+
+    at: int
+
+
+class RunStarted(Event, tag="run_started"):
+    """A run begins. ``thread_used`` is what the thread's earlier runs have used, ``refs`` the first messages."""
+
+    run: str
+    thread: str | None = None
+    parent: str | None = None
+    fingerprint: str = ""
+    profile: tuple[str, ...] = FULL
+    thread_used: Used | None = None
+    refs: tuple[str, ...] = ()
+
+
+class CallRequested(Event, tag="call_requested"):
+    """The host is about to call a model.
+
+    ``client`` and ``model`` are what it would use; ``input_tokens`` its estimate of the request's size, if it
+    has one; ``max_output`` the largest output it would ask for; ``answered`` the tool calls it closed by itself.
+    ``ref`` names messages added since the last call that are no model's reply and no tool's result.
+    """
+
+    call: str
+    client: str = ""
+    model: str = ""
+    input_tokens: int | None = None
+    max_output: int | None = None
+    answered: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
+
+
+class Resolved(Event, tag="resolved"):
+    """The host's function that a ``Resolve`` asked for has answered; ``ref`` names its text."""
+
+    name: str
+    status: Literal["ok", "empty", "failed", "timed_out"] = "ok"
+    ref: str = ""
+
+
+class ModelReplied(Event, tag="model_replied"):
+    """An attempt succeeded. ``text``: is there visible text? ``estimated``: the usage is the host's own guess."""
+
+    call: str
+    attempt: int = 1
+    finish: Finish = "stop"
+    text: bool = False
+    calls: tuple[Proposed, ...] = ()
+    usage: Usage | None = None
+    estimated: bool = False
+    ref: str = ""
+
+
+class ModelFailed(Event, tag="model_failed"):
+    """An attempt failed, for one of ``vocabulary.REASONS``. ``partial``: was text held back, or shown, before it did?"""
+
+    call: str
+    attempt: int = 1
+    reason: str = "unknown"
+    retry_after: int | None = None
+    jitter: int = 0
+    partial: Literal["none", "held", "delivered"] = "none"
+    usage: Usage | None = None
+    estimated: bool = False
+    ref: str = ""
+
+
+class RetryDue(Event, tag="retry_due"):
+    """The wait before a further attempt of ``call`` is over."""
+
+    call: str
+
+
+class ToolRequested(Event, tag="tool_requested"):
+    """Sent just before a tool starts. The last three fields serve hosts that show no whole rounds."""
+
+    id: str
+    name: str = ""
+    args: str = ""
+    registered: bool = True
+
+
+class ToolEnded(Event, tag="tool_ended"):
+    """One execution has ended. ``result`` keys its result; ``ends`` says that the tool ends the run."""
+
+    id: str
+    attempt: int = 1
+    status: Literal["ok", "failed", "timed_out", "cancelled", "unknown"] = "ok"
+    result: str = ""
+    usage: Usage | None = None
+    ends: Literal["", "answer", "stop"] = ""
+    ref: str = ""
+
+
+class UsageReported(Event, tag="usage_reported"):
+    """Cumulative usage of an attempt that is still going on. Steers nothing in its own run."""
+
+    call: str
+    attempt: int
+    usage: Usage
+
+
+class Tick(Event, tag="tick"):
+    """Time has passed, nothing else."""
+
+
+class Cancelled(Event, tag="cancelled"):
+    """Somebody wants the run to end."""
+
+    cause: str = "user"
+
+
+AnyEvent = (
+    RunStarted
+    | CallRequested
+    | Resolved
+    | ModelReplied
+    | ModelFailed
+    | RetryDue
+    | ToolRequested
+    | ToolEnded
+    | UsageReported
+    | Tick
+    | Cancelled
+)
+
+_decoder = msgspec.json.Decoder(AnyEvent)
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def encode_event(event: AnyEvent) -> bytes:
+    """Canonical JSON of an event."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes | str) -> AnyEvent:
+    """The event of ``encode_event``'s JSON. Raises ``msgspec.ValidationError`` for anything else."""
+    return _decoder.decode(data)

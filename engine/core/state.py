@@ -1,0 +1,156 @@
+"""The state of one run: small, bounded, plain data, never a text.
+
+``vars`` are the variables of the policy's machine, in its order; the rest is what the
+machine's fields are computed from. Only ``engine.core.step`` makes states.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+STATE_VERSION: Final = 1
+"""Version of the stored form; a stored state of another version is refused."""
+
+NO_TIME: Final = 1 << 62
+"""Later than every deadline (an integer, so that every comparison is of integers)."""
+
+
+class Used(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What has been used: counts, tokens, and cost in micro-dollars."""
+
+    llm_calls: int = 0
+    llm_attempts: int = 0
+    tool_iterations: int = 0
+    tool_calls: int = 0
+    unknown_tools: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+class Run(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What never changes during a run. ``thread_used`` is what earlier runs of its thread used."""
+
+    id: str
+    started: int
+    thread: str | None = None
+    parent: str | None = None
+    fingerprint: str = ""
+    profile: tuple[str, ...] = ()
+    thread_used: Used = Used()
+
+
+class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The call in hand, or the last one. ``final`` is 1 + the index of the reason, 0 for an ordinary call.
+
+    ``charged_*`` is what has been charged for this attempt, so that cumulative reports are charged once.
+    """
+
+    id: str
+    attempt: int
+    client: str
+    model: str
+    final: int
+    deadline: int
+    pauses: int = 0
+    charged_input: int = 0
+    charged_output: int = 0
+    charged_cached: int = 0
+    charged_cache_write: int = 0
+    charged_reasoning: int = 0
+
+
+# How far a tool call of the current round has come.
+WAITING, STARTED, ENDED, REPLIED = 0, 1, 2, 3
+
+
+class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply."""
+
+    id: str
+    tool: str
+    args: str
+    status: int
+    attempt: int = 0
+    why: str = ""
+    deadline: int = NO_TIME
+
+
+class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The limit that ended a run."""
+
+    resource: str
+    scope: str
+    owner: str
+    used: int
+    maximum: int
+
+
+class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a run ended.
+
+    ``status`` is ``completed``, ``finalized``, ``incomplete`` (a limit), ``failed`` (an error) or ``cancelled``;
+    ``reason`` a resource, ``llm_failure``, ``finalization_disobeyed``, ``empty_answer``, ``usage_unknown``,
+    ``price_unknown``, ``tool_answer``, ``tool_stop`` or the cause of a cancellation; ``ref`` names the answer (or the
+    partial text, where ``partial`` is true).
+    """
+
+    status: str
+    reason: str = ""
+    error: str = ""
+    limit: LimitHit | None = None
+    client: str = ""
+    ref: str = ""
+    partial: bool = False
+    used: Used = Used()
+    fingerprint: str = ""
+    because: str = ""
+
+
+class State(Struct, frozen=True, gc=False, omit_defaults=True):
+    """See the module. ``spent`` counts tokens and cost, the machine's meters count everything else."""
+
+    run: Run
+    vars: tuple[int, ...]
+    at: int = 0
+    n: int = 0
+    call: CallState | None = None
+    round: tuple[RoundCall, ...] = ()
+    tool_counts: tuple[int, ...] = ()
+    spent: Used = Used()
+    crossed: int = 0
+    told: int = 0
+    outcome: Outcome | None = None
+
+
+class _Stored(Struct, frozen=True):
+    v: int
+    state: State
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+def encode_state(state: State) -> bytes:
+    """Canonical JSON of a state, with its format version."""
+    return _encoder.encode(_Stored(STATE_VERSION, state))
+
+
+def decode_state(data: bytes) -> State:
+    """The state of ``encode_state``'s JSON. Raises ``ValueError`` for another version or another shape."""
+    stored = _decoder.decode(data)
+    if stored.v != STATE_VERSION:
+        raise ValueError(f"this state has format version {stored.v}, this core reads version {STATE_VERSION}")
+    return stored.state
