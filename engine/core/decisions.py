@@ -11,7 +11,7 @@ import hashlib
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.core.state import Outcome
 
@@ -181,3 +181,11 @@ def encode_decision(decision: AnyDecision) -> bytes:
 def decode_decision(data: bytes | str) -> AnyDecision:
     """The decision of ``encode_decision``'s JSON. Raises ``msgspec.ValidationError`` for anything else."""
     return _decoder.decode(data)
+
+
+def digest(decision: AnyDecision) -> str:
+    """SHA-256 (hex) over what a decision makes the host do: not ``because``, not ``notes``."""
+    bare = structs.replace(decision, because="", notes=())
+    if bare.__class__ is RunTools:
+        bare = structs.replace(bare, verdicts=tuple(structs.replace(v, because="", notes=()) for v in bare.verdicts))
+    return hashlib.sha256(_encoder.encode(bare)).hexdigest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
