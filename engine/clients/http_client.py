@@ -1,0 +1,372 @@
+"""One attempt over HTTP, for any wire format: connection, key, bounds, deadline, failures.
+
+The formats themselves (bodies, replies, events) are the subclasses'. Never retries, never logs,
+never shows a key: not in ``repr``, not in an error's text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ipaddress
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+import httpx
+
+from engine.clients import classify
+from engine.clients.base import Bounds, ClientConfigError, ModelError, OnDelta, Partial
+from engine.clients.errors import ErrorInfo, excerpt, read_error, transport_failure
+from engine.clients.sse import EventParser
+from engine.clients.wire import Assembler, decode, encode
+from engine.core.messages import Reply, Request
+
+FROM_DEFAULT: Final = "<default>"
+"""Marks an ``api_key_env`` nobody passed: then a loopback server is sent no key."""
+
+_MERGED_KEYS_REFUSED = "the settings of a request may not contain {keys}: the engine decides these"
+
+
+class HttpClient:
+    """What both clients share. Makes its connections at the first call, one pool for each event loop.
+
+    ``base_url`` is given as each provider's own documentation writes it. ``api_key_env`` names the
+    environment variable with the key; ``None`` sends none. ``max_output`` is used where a request
+    names none. ``read_timeout`` (seconds) is the longest silence, not the longest answer; the
+    deadline of an attempt is an argument of ``complete``. ``transport`` replaces the network.
+    """
+
+    wire: ClassVar[str]
+    default_base_url: ClassVar[str]
+    default_key_env: ClassVar[str]
+    path: ClassVar[str]
+    request_id_header: ClassVar[str]
+    reserved_settings: ClassVar[frozenset[str]]
+    """Keys of a body that only the engine sets."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        name: str | None = None,
+        base_url: str | None = None,
+        api_key_env: str | None = FROM_DEFAULT,
+        max_output: int | None = None,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 600.0,
+        headers: Mapping[str, str] | None = None,
+        bounds: Bounds | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not model:
+            raise ClientConfigError("a client needs the name of a model")
+        self.model = model
+        self.name = name or model
+        self.base_url = _checked_base_url(base_url or self.default_base_url)
+        self.max_output = max_output
+        self.bounds = bounds or Bounds()
+        self._loopback = _is_loopback(self.base_url.host)
+        self._key = self._read_key(api_key_env)
+        self._url = self._endpoint()
+        self._headers = self._all_headers(headers or {})
+        self._timeout = httpx.Timeout(read_timeout, connect=connect_timeout, write=60.0, pool=60.0)
+        self._transport = transport
+        self._http: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(model={self.model!r}, name={self.name!r}, base_url={str(self.base_url)!r})"
+
+    # What a wire format says.
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The request as this provider's JSON, before ``settings`` are merged in."""
+        raise NotImplementedError
+
+    def parse(self, body: dict[str, Any], request_id: str) -> Reply:
+        """A whole reply. Raises ``ModelError`` if it makes no sense."""
+        raise NotImplementedError
+
+    def assembler(self) -> Assembler:
+        raise NotImplementedError
+
+    def key_header(self, key: str) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def fixed_headers(self) -> Mapping[str, str]:
+        return {}
+
+    def _endpoint(self) -> httpx.URL:
+        return httpx.URL(f"{str(self.base_url).rstrip('/')}{self.path}")
+
+    # One attempt.
+
+    async def complete(
+        self,
+        request: Request,
+        *,
+        on_delta: OnDelta | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reply:
+        """Send ``request`` once. See ``engine.clients.base.Client``."""
+        attempt = _Attempt(self, on_delta)
+        try:
+            sent = self._http_request(request, idempotency_key)
+            async with asyncio.timeout(timeout):
+                return await attempt.run(self._connections(), sent)
+        except TimeoutError:
+            raise attempt.failure("timeout", f"no complete answer within {timeout:g} s") from None
+
+    def _http_request(self, request: Request, idempotency_key: str | None) -> httpx.Request:
+        if not request.messages:
+            raise ModelError("host", f"{self.name}: the request has no messages")
+        refused = sorted(self.reserved_settings & request.settings.keys())
+        if refused:
+            keys = ", ".join(f"`{key}`" for key in refused)
+            raise ModelError("host", f"{self.name}: {_MERGED_KEYS_REFUSED.format(keys=keys)}")
+        body = self.body(request)
+        for key, value in request.settings.items():
+            if key != "parallel_tool_calls" or "tools" in body:
+                body[key] = value
+        try:
+            content = encode(body)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ModelError("host", f"{self.name}: the request is not JSON: {exc}") from None
+        headers = [*self._headers, (b"accept", b"text/event-stream" if request.stream else b"application/json")]
+        if idempotency_key:
+            headers.append((b"idempotency-key", quote(idempotency_key, safe=":._-").encode()))
+        return httpx.Request(
+            "POST", self._url, headers=headers, content=content, extensions={"timeout": self._timeout.as_dict()}
+        )
+
+    def _connections(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if self._http is None or (self._loop is not loop and self._transport is None):
+            # Pooled connections belong to the loop they were opened in; a second asyncio.run gets new ones.
+            self._http = self._make_http()
+            self._loop = loop
+        return self._http
+
+    def _make_http(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        if self._transport is not None:
+            return httpx.AsyncClient(transport=self._transport, timeout=self._timeout)
+        # A plain-text loopback server needs no certificates (loading them takes longer than the call) and no proxy.
+        secure = not (self._loopback and self.base_url.scheme == "http")
+        return httpx.AsyncClient(limits=limits, timeout=self._timeout, verify=secure, trust_env=secure)
+
+    async def aclose(self) -> None:
+        http, self._http = self._http, None
+        if http is not None and self._loop is asyncio.get_running_loop():
+            await http.aclose()
+
+    # Keys and headers.
+
+    def _read_key(self, env: str | None) -> str | None:
+        if env is None or (env == FROM_DEFAULT and self._loopback):
+            return None
+        variable = self.default_key_env if env == FROM_DEFAULT else env
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise ClientConfigError(
+                f"no key for {self.base_url}: set the environment variable {variable} "
+                "(a server on this machine, given as base_url, needs none)"
+            )
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise ClientConfigError(f"{variable} holds characters that no key has (its value is not shown)")
+        return key
+
+    def _all_headers(self, extra: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+        merged = {"content-type": "application/json", "accept-encoding": "identity", "user-agent": "policy-lang"}
+        merged |= self.fixed_headers()
+        if self._key is not None:
+            header, value = self.key_header(self._key)
+            merged[header] = value
+        merged |= {name.lower(): value for name, value in extra.items()}
+        try:
+            return [(name.encode("ascii"), value.encode("ascii")) for name, value in merged.items()]
+        except UnicodeEncodeError:
+            raise ClientConfigError("a header's name and value must be plain ASCII (values are not shown)") from None
+
+    def redacted(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+class _Attempt:
+    """The state of one attempt: what has arrived so far, for the error that may end it."""
+
+    def __init__(self, client: HttpClient, on_delta: OnDelta | None) -> None:
+        self._client = client
+        self._on_delta = on_delta
+        self._assembler: Assembler | None = None
+        self._delivered = False
+
+    async def run(self, http: httpx.AsyncClient, request: httpx.Request) -> Reply:
+        try:
+            response = await http.send(request, stream=True)
+        except Exception as exc:
+            raise self.failure(*transport_failure(exc)) from None
+        try:
+            return await self._read(response)
+        except ModelError as exc:
+            raise self._with_progress(exc) from None
+        finally:
+            await _close(response)
+
+    async def _read(self, response: httpx.Response) -> Reply:
+        client = self._client
+        request_id = response.headers.get(client.request_id_header, "")
+        if response.status_code != 200:
+            raise await self._refused(response)
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            return await self._read_stream(response, request_id)
+        body = await _read_body(response, client.bounds.response_bytes)
+        if body is None:
+            raise _too_large(client.bounds)
+        try:
+            value = decode(body)
+        except ValueError as exc:
+            raise ModelError("provider", f"the reply is not JSON ({exc}): {excerpt(body)}", status=200) from None
+        if not isinstance(value, dict) or "error" in value and value["error"]:
+            raise failure_from(read_error(value) or ErrorInfo((), "the reply is not a JSON object"), 200)
+        reply = client.parse(value, request_id)
+        await self._deliver(reply.message.text)
+        return reply
+
+    async def _read_stream(self, response: httpx.Response, request_id: str) -> Reply:
+        assembler = self._assembler = self._client.assembler()
+        parser = EventParser()
+        left = self._client.bounds.response_bytes
+        chunks = response.aiter_bytes()
+        while not assembler.ended:
+            try:
+                chunk = await anext(chunks, b"")
+            except Exception as exc:
+                if assembler.complete:  # the answer is whole; only the end mark or the usage is lost
+                    break
+                raise ModelError(*transport_failure(exc)) from None
+            if not chunk:
+                break
+            left -= len(chunk)
+            if left < 0:
+                raise _too_large(self._client.bounds)
+            for event in parser.feed(chunk):
+                await self._deliver(assembler.feed(event))
+                if assembler.ended:
+                    break
+        if not assembler.complete:
+            raise ModelError("network", "the stream ended before the answer was complete")
+        return assembler.reply(request_id)
+
+    async def _deliver(self, text: str) -> None:
+        if not text or self._on_delta is None:
+            return
+        self._delivered = True
+        try:
+            waiting = self._on_delta(text)
+            if inspect.isawaitable(waiting):
+                await waiting
+        except Exception as exc:
+            raise ModelError("host", f"the listener of the answer failed: {type(exc).__name__}: {exc}") from exc
+
+    async def _refused(self, response: httpx.Response) -> ModelError:
+        body = await _read_body(response, self._client.bounds.error_bytes, cut=True) or b""
+        try:
+            info = read_error(decode(body))
+        except ValueError:
+            info = None
+        headers = response.headers
+        wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
+        return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
+
+    def failure(self, reason: str, message: str) -> ModelError:
+        return self._with_progress(ModelError(reason, message))
+
+    def _with_progress(self, error: ModelError) -> ModelError:
+        """The same error with the client's name, and with what had arrived."""
+        assembler = self._assembler
+        partial: Partial = "none"
+        if self._delivered:
+            partial = "delivered"
+        elif assembler is not None and assembler.started:
+            partial = "held"
+        named = ModelError(
+            error.reason,
+            self._client.redacted(f"{self._client.name}: {error.message}"),
+            code=error.code,
+            status=error.status,
+            retry_after_ms=error.retry_after_ms,
+            partial=partial,
+            text=assembler.text if assembler else "",
+            usage=assembler.usage if assembler else error.usage,
+        )
+        named.__cause__ = error.__cause__
+        return named
+
+
+def failure_from(info: ErrorInfo, status: int | None, retry_after_ms: int | None = None) -> ModelError:
+    """The error for what a provider said. A status of 200 says nothing: then the body's own counts."""
+    said = info.status if status is None or status == 200 else status
+    code = info.codes[0] if info.codes else None
+    about = " ".join(part for part in (f"HTTP {said}" if said else "", f"({code})" if code else "") if part)
+    return ModelError(
+        classify.classify(said, info.codes, info.message),
+        f"{about}: {info.message}" if about else info.message,
+        code=code,
+        status=status if status is not None else said,
+        retry_after_ms=retry_after_ms,
+    )
+
+
+async def _read_body(response: httpx.Response, most: int, *, cut: bool = False) -> bytes | None:
+    """The body; of a larger one its beginning (``cut``) or ``None``. A broken connection is a ``ModelError``."""
+    pieces: list[bytes] = []
+    left = most
+    try:
+        async for chunk in response.aiter_bytes():
+            pieces.append(chunk)
+            left -= len(chunk)
+            if left < 0:
+                return b"".join(pieces)[:most] if cut else None
+    except Exception as exc:
+        if not cut:
+            raise ModelError(*transport_failure(exc)) from None
+    return b"".join(pieces)
+
+
+async def _close(response: httpx.Response) -> None:
+    try:
+        await response.aclose()
+    except Exception:
+        return  # the connection is gone already, and the outcome of the attempt is known
+
+
+def _too_large(bounds: Bounds) -> ModelError:
+    return ModelError("provider", f"the reply is larger than {bounds.response_bytes:,} bytes; reading stopped")
+
+
+def _checked_base_url(text: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as exc:
+        raise ClientConfigError(f"`{text}` is not a URL: {exc}") from None
+    if url.userinfo:
+        raise ClientConfigError("a base URL may not contain a user or password; pass a header instead")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ClientConfigError(f"`{text}` is not an http:// or https:// URL")
+    if url.query or url.fragment:
+        raise ClientConfigError(f"`{text}` may not contain `?` or `#`: give the address up to the version")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""The machine a policy compiles to, and everything that is made from it."""
