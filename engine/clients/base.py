@@ -75,6 +75,7 @@ class Client(Protocol):
     @property
     def name(self) -> str:
         """The name a policy uses for it (``fallback NAME``)."""
+        ...
 
     @property
     def model(self) -> str: ...
@@ -82,6 +83,7 @@ class Client(Protocol):
     @property
     def wire(self) -> str:
         """The wire format: part of a run's fingerprint."""
+        ...
 
     async def complete(
         self,
@@ -96,6 +98,7 @@ class Client(Protocol):
         Raises:
             ModelError: for whatever went wrong on the way, with its reason.
         """
+        ...
 
     async def aclose(self) -> None:
         """Close connections. Harmless when called twice."""

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import ipaddress
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
@@ -24,10 +25,10 @@ from engine.clients.sse import EventParser
 from engine.clients.wire import Assembler, decode, encode
 from engine.core.messages import Reply, Request
 
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
 FROM_DEFAULT: Final = "<default>"
 """Marks an ``api_key_env`` nobody passed: then a loopback server is sent no key."""
-
-_MERGED_KEYS_REFUSED = "the settings of a request may not contain {keys}: the engine decides these"
 
 
 class HttpClient:
@@ -100,7 +101,11 @@ class HttpClient:
         return {}
 
     def _endpoint(self) -> httpx.URL:
-        return httpx.URL(f"{str(self.base_url).rstrip('/')}{self.path}")
+        return httpx.URL(f"{str(self.base_url).rstrip('/')}{self.path_below(self.base_url.path)}")
+
+    def path_below(self, base_path: str) -> str:
+        """Where requests go, seen from the base URL."""
+        return self.path
 
     # One attempt.
 
@@ -118,16 +123,18 @@ class HttpClient:
             sent = self._http_request(request, idempotency_key)
             async with asyncio.timeout(timeout):
                 return await attempt.run(self._connections(), sent)
+        except ModelError as exc:
+            raise attempt.failed(exc) from exc.__cause__
         except TimeoutError:
-            raise attempt.failure("timeout", f"no complete answer within {timeout:g} s") from None
+            raise attempt.failed(ModelError("timeout", f"no complete answer within {timeout or 0:g} s")) from None
 
     def _http_request(self, request: Request, idempotency_key: str | None) -> httpx.Request:
         if not request.messages:
-            raise ModelError("host", f"{self.name}: the request has no messages")
+            raise ModelError("host", "the request has no messages")
         refused = sorted(self.reserved_settings & request.settings.keys())
         if refused:
             keys = ", ".join(f"`{key}`" for key in refused)
-            raise ModelError("host", f"{self.name}: {_MERGED_KEYS_REFUSED.format(keys=keys)}")
+            raise ModelError("host", f"the settings of a request may not contain {keys}: the engine decides these")
         body = self.body(request)
         for key, value in request.settings.items():
             if key != "parallel_tool_calls" or "tools" in body:
@@ -135,7 +142,7 @@ class HttpClient:
         try:
             content = encode(body)
         except (TypeError, ValueError, RecursionError) as exc:
-            raise ModelError("host", f"{self.name}: the request is not JSON: {exc}") from None
+            raise ModelError("host", f"the request is not JSON: {exc}") from None
         headers = [*self._headers, (b"accept", b"text/event-stream" if request.stream else b"application/json")]
         if idempotency_key:
             headers.append((b"idempotency-key", quote(idempotency_key, safe=":._-").encode()))
@@ -187,10 +194,10 @@ class HttpClient:
             header, value = self.key_header(self._key)
             merged[header] = value
         merged |= {name.lower(): value for name, value in extra.items()}
-        try:
-            return [(name.encode("ascii"), value.encode("ascii")) for name, value in merged.items()]
-        except UnicodeEncodeError:
-            raise ClientConfigError("a header's name and value must be plain ASCII (values are not shown)") from None
+        for name, value in merged.items():
+            if not (_HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()):
+                raise ClientConfigError(f"header {name!r}: name and value must be plain ASCII on one line")
+        return [(name.encode(), value.encode()) for name, value in merged.items()]
 
     def redacted(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
@@ -209,18 +216,16 @@ class _Attempt:
         try:
             response = await http.send(request, stream=True)
         except Exception as exc:
-            raise self.failure(*transport_failure(exc)) from None
+            raise ModelError(*transport_failure(exc)) from None
         try:
             return await self._read(response)
-        except ModelError as exc:
-            raise self._with_progress(exc) from None
         finally:
             await _close(response)
 
     async def _read(self, response: httpx.Response) -> Reply:
         client = self._client
         request_id = response.headers.get(client.request_id_header, "")
-        if response.status_code != 200:
+        if not 200 <= response.status_code <= 299:
             raise await self._refused(response)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             return await self._read_stream(response, request_id)
@@ -231,7 +236,7 @@ class _Attempt:
             value = decode(body)
         except ValueError as exc:
             raise ModelError("provider", f"the reply is not JSON ({exc}): {excerpt(body)}", status=200) from None
-        if not isinstance(value, dict) or "error" in value and value["error"]:
+        if not isinstance(value, dict) or value.get("error"):
             raise failure_from(read_error(value) or ErrorInfo((), "the reply is not a JSON object"), 200)
         reply = client.parse(value, request_id)
         await self._deliver(reply.message.text)
@@ -283,10 +288,7 @@ class _Attempt:
         wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
         return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
 
-    def failure(self, reason: str, message: str) -> ModelError:
-        return self._with_progress(ModelError(reason, message))
-
-    def _with_progress(self, error: ModelError) -> ModelError:
+    def failed(self, error: ModelError) -> ModelError:
         """The same error with the client's name, and with what had arrived."""
         assembler = self._assembler
         partial: Partial = "none"
@@ -294,7 +296,7 @@ class _Attempt:
             partial = "delivered"
         elif assembler is not None and assembler.started:
             partial = "held"
-        named = ModelError(
+        return ModelError(
             error.reason,
             self._client.redacted(f"{self._client.name}: {error.message}"),
             code=error.code,
@@ -302,10 +304,8 @@ class _Attempt:
             retry_after_ms=error.retry_after_ms,
             partial=partial,
             text=assembler.text if assembler else "",
-            usage=assembler.usage if assembler else error.usage,
+            usage=assembler.usage if assembler else None,
         )
-        named.__cause__ = error.__cause__
-        return named
 
 
 def failure_from(info: ErrorInfo, status: int | None, retry_after_ms: int | None = None) -> ModelError:

@@ -23,7 +23,7 @@ class OpenAIChat(HttpClient):
     path: ClassVar[str] = "/chat/completions"
     request_id_header: ClassVar[str] = "x-request-id"
     reserved_settings: ClassVar[frozenset[str]] = frozenset(
-        "model messages tools tool_choice functions function_call stream stream_options n".split()
+        ["model", "messages", "tools", "tool_choice", "functions", "function_call", "stream", "stream_options", "n"]
     )
 
     def key_header(self, key: str) -> tuple[str, str]:
@@ -77,7 +77,8 @@ def _message(message: Message, ids: tuple[str, ...]) -> dict[str, Any]:
     if calls:
         out["tool_calls"] = calls
         out["content"] = message.text or None
-    return out | kept.get("message", {})
+    out |= kept.get("message", {})
+    return out
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

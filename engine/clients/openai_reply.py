@@ -217,16 +217,23 @@ class StreamAssembler:
             call.extra = raw["extra_content"]
 
     def _call_for(self, index: Any, own_id: str, name: str) -> _Call:
-        """The call a fragment belongs to: by index, but a new id with a name begins a new call
-        (several servers give every call of a reply index 0, or no index at all)."""
-        key = index if isinstance(index, int) else -1
-        call = self._at_index.get(key)
-        if call is None and key == -1 and self._calls and not own_id and not name:
-            call = self._calls[-1]
-        if call is None or (own_id and call.id and own_id != call.id and name):
-            call = self._at_index[key] = _Call()
+        """The call a fragment belongs to.
+
+        By index, but a new id with a name begins a new call: several servers give every call of a
+        reply index 0. Without an index a name begins one, unless the id says it is still the last.
+        """
+        if isinstance(index, int):
+            call = self._at_index.get(index)
+            new = call is None or bool(name and own_id and call.id and own_id != call.id)
+        else:
+            call = self._calls[-1] if self._calls else None
+            new = call is None or bool(name and not (own_id and own_id == call.id))
+        if call is None or new:
+            call = _Call()
             self._calls.append(call)
             check_number_of_calls(len(self._calls), self._most_calls)
+        if isinstance(index, int):
+            self._at_index[index] = call
         call.id = call.id or own_id
         if name:
             call.name.append(name)

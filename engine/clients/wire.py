@@ -77,10 +77,12 @@ class Assembler(Protocol):
         Raises:
             ModelError: the event is an error, or makes no sense.
         """
+        ...
 
     @property
     def started(self) -> bool:
         """Has anything of an answer arrived, shown or not?"""
+        ...
 
     @property
     def text(self) -> str: ...
