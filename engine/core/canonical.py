@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from enum import Enum, auto
 from hashlib import sha256
 from typing import Any, Final
 
@@ -18,11 +19,11 @@ import msgspec
 _PLAIN_DIGITS: Final = 19
 """Whole numbers of at most so many digits are written out, all others as ``digitsEexponent``."""
 
-_NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?")
+_NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _LONG_NUMBER: Final = re.compile(r"[0-9]{20}")
 _TOKEN: Final = re.compile(
     r"[ \t\n\r]*(?:([][{}:,])"
-    r'|("(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*")'
+    r'|("[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*")'
     r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
     r"|(true|false|null))"
 )
@@ -72,19 +73,26 @@ def _key(value: Any) -> str:
 
 
 def _number(text: str) -> bytes:
-    """The one spelling of a JSON number's exact value. The exponent is hexadecimal, so that any length converts."""
+    """The one spelling of a JSON number's exact value."""
     match = _NUMBER.fullmatch(text)
     assert match is not None
-    sign, whole, fraction, exponent_sign, exponent_digits = match.groups()
+    sign, whole, fraction, power = match.groups()
     digits = (whole + (fraction or "")).lstrip("0")
     kept = digits.rstrip("0")
     if not kept:
         return b"0"
-    exponent = int(Decimal(exponent_digits)) if exponent_digits else 0
-    exponent = (-exponent if exponent_sign == "-" else exponent) - len(fraction or "") + len(digits) - len(kept)
+    exponent = _shifted(power or "0", len(digits) - len(kept) - len(fraction or ""))
     if exponent >= 0 and len(kept) + exponent <= _PLAIN_DIGITS:
-        return f"{sign}{kept}{'0' * exponent}".encode()
-    return f"{sign}{kept}E{exponent:x}".encode()
+        return f"{sign}{kept}{'0' * int(exponent)}".encode()
+    return f"{sign}{kept}E{exponent}".encode()
+
+
+def _shifted(power: str, shift: int) -> int | Decimal:
+    """``power + shift`` in time linear in the digits (``int`` takes quadratic time, and refuses long texts)."""
+    if len(power) <= _PLAIN_DIGITS:
+        return int(power) + shift
+    context = Context(prec=len(power) + _PLAIN_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
+    return context.add(Decimal(power), shift)
 
 
 def _raw_number(text: str) -> msgspec.Raw:
@@ -103,60 +111,93 @@ def _parse(text: str) -> Any:
     end = len(text.rstrip(_BLANK))
     if end == 0:
         return None
-    root: list[Any] = []
-    stack: list[Any] = [root]
-    keys: list[str] = []
-    expect = "value"
+    builder = _Builder()
     at = 0
     while at < end:
         match = _TOKEN.match(text, at)
-        if match is None or expect == "end":
+        if match is None:
+            return _INVALID
+        mark, string, number, word = match.groups()
+        if string is not None:
+            taken = builder.take("", json.loads(string))
+        elif number is not None:
+            taken = builder.take("", _raw_number(number))
+        else:
+            taken = builder.take(mark or "", _WORDS.get(word))
+        if not taken:
             return _INVALID
         at = match.end()
-        mark, string, number, word = match.groups()
-        if expect == "name" or (expect == "name or }" and mark != "}"):
-            if string is None:
-                return _INVALID
-            keys.append(json.loads(string))
-            expect = "colon"
-            continue
-        if expect == "colon":
-            if mark != ":":
-                return _INVALID
-            expect = "value"
-            continue
-        if expect == "comma":
+    return builder.root[0] if builder.state is _State.END else _INVALID
+
+
+class _State(Enum):
+    """What may come next."""
+
+    VALUE = auto()
+    FIRST_VALUE = auto()
+    NAME = auto()
+    FIRST_NAME = auto()
+    COLON = auto()
+    COMMA = auto()
+    END = auto()
+
+
+class _Builder:
+    """Builds a value from tokens, with a stack of its own in place of the interpreter's."""
+
+    def __init__(self) -> None:
+        self.root: list[Any] = []
+        self.state = _State.VALUE
+        self._open: list[Any] = [self.root]
+        self._names: list[str] = []
+
+    def take(self, mark: str, value: Any) -> bool:
+        """One token: a mark, or ``""`` and a scalar value. Tells whether it may stand here."""
+        in_object = isinstance(self._open[-1], dict)
+        if self.state in (_State.VALUE, _State.FIRST_VALUE):
+            if mark == "]" and self.state is _State.FIRST_VALUE:
+                return self._close()
+            return self._value(mark, value)
+        if self.state in (_State.NAME, _State.FIRST_NAME):
+            if mark == "}" and self.state is _State.FIRST_NAME:
+                return self._close()
+            self._names.append(value)
+            self.state = _State.COLON
+            return isinstance(value, str)
+        if self.state is _State.COLON:
+            self.state = _State.VALUE
+            return mark == ":"
+        if self.state is _State.COMMA:
             if mark == ",":
-                expect = "name" if isinstance(stack[-1], dict) else "value"
-                continue
-            expect = "comma or close"
-        if mark in ("}", "]"):
-            top = stack[-1]
-            closes = isinstance(top, dict) if mark == "}" else (isinstance(top, list) and top is not root)
-            if not closes or expect not in ("comma or close", "name or }", "value or ]"):
-                return _INVALID
-            stack.pop()
-        elif expect not in ("value", "value or ]") or mark in (":", ","):
-            return _INVALID
+                self.state = _State.NAME if in_object else _State.VALUE
+                return True
+            return mark == ("}" if in_object else "]") and self._close()
+        return False
+
+    def _value(self, mark: str, value: Any) -> bool:
+        if mark not in ("", "{", "["):
+            return False
+        if mark:
+            value = {} if mark == "{" else []
+        top = self._open[-1]
+        if isinstance(top, dict):
+            top[self._names.pop()] = value
         else:
-            value: Any
-            if mark is not None:
-                value = {} if mark == "{" else []
-            elif string is not None:
-                value = json.loads(string)
-            else:
-                value = _raw_number(number) if number is not None else _WORDS[word]
-            top = stack[-1]
-            if isinstance(top, dict):
-                top[keys.pop()] = value
-            else:
-                top.append(value)
-            if mark is not None:
-                stack.append(value)
-                expect = "name or }" if mark == "{" else "value or ]"
-                continue
-        expect = "end" if len(stack) == 1 else "comma"
-    return root[0] if expect == "end" else _INVALID
+            top.append(value)
+        if mark:
+            self._open.append(value)
+            self.state = _State.FIRST_NAME if mark == "{" else _State.FIRST_VALUE
+        else:
+            self._after_value()
+        return True
+
+    def _close(self) -> bool:
+        self._open.pop()
+        self._after_value()
+        return True
+
+    def _after_value(self) -> None:
+        self.state = _State.END if len(self._open) == 1 else _State.COMMA
 
 
 def _string(text: str) -> bytes:
