@@ -82,16 +82,20 @@ def _number(text: str) -> bytes:
     if not kept:
         return b"0"
     exponent = _shifted(power or "0", len(digits) - len(kept) - len(fraction or ""))
-    if exponent >= 0 and len(kept) + exponent <= _PLAIN_DIGITS:
-        return f"{sign}{kept}{'0' * int(exponent)}".encode()
+    if isinstance(exponent, int) and exponent >= 0 and len(kept) + exponent <= _PLAIN_DIGITS:
+        return f"{sign}{kept}{'0' * exponent}".encode()
     return f"{sign}{kept}E{exponent}".encode()
 
 
 def _shifted(power: str, shift: int) -> int | Decimal:
-    """``power + shift`` in time linear in the digits (``int`` takes quadratic time, and refuses long texts)."""
-    if len(power) <= _PLAIN_DIGITS:
-        return int(power) + shift
-    context = Context(prec=len(power) + _PLAIN_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
+    """``power + shift`` in time linear in the digits (``int`` takes quadratic time, and refuses long texts).
+
+    A ``Decimal`` is far from zero: no text is long enough to bring such a power back by a shift.
+    """
+    minus, digits = power.startswith("-"), power.lstrip("+-0")
+    if len(digits) <= _PLAIN_DIGITS:
+        return int(f"{'-' if minus else ''}{digits or '0'}") + shift
+    context = Context(prec=len(digits) + 1, Emin=MIN_EMIN, Emax=MAX_EMAX)
     return context.add(Decimal(power), shift)
 
 
