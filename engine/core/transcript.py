@@ -1,0 +1,280 @@
+"""The conversation of a run: the second pure fold over its events, beside the state.
+
+``Transcript.apply`` takes each event with the decision it got. What it keeps are references into
+the content store and the short texts of synthetic results; ``messages`` turns that into what a
+client sends, ``problems`` says what a provider would refuse in it. Every content is one
+``Message``. Nothing here decides anything or looks inside a content.
+
+What a conversation consists of: the messages the host gave, each reply that was accepted, and right
+after it one result for each of its calls, in the model's order. Failed attempts, empty replies,
+instructions and notices leave nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal
+
+from msgspec import Struct, structs
+
+from engine.core import decisions as d
+from engine.core import events as e
+from engine.core.messages import Message
+from engine.core.vocabulary import REFUSALS
+
+ANSWERED_BY_HOST: Final = "This call was answered by the host; its result was not recorded."
+OUTPUT_ACCEPTED: Final = "The answer has been accepted."
+"""The result of a call that is itself the answer: providers want one for every call."""
+
+_NO_CONTENT: Final = {
+    "ok": "",
+    "failed": "The tool failed.",
+    "timed_out": REFUSALS["timed_out"],
+    "cancelled": REFUSALS["cancelled"],
+    "unknown": "The result of this call is not known.",
+}
+
+
+class Entry(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One message of a conversation, by reference.
+
+    ``given`` comes from the host, ``reply`` from a model. A ``result`` answers the call at ``position`` (from 0) of
+    the last reply with the content ``ref``, or with ``text`` where there is none.
+    """
+
+    kind: Literal["given", "reply", "result"]
+    ref: str = ""
+    text: str = ""
+    position: int = 0
+    is_error: bool = False
+
+
+class Transcript:
+    """An immutable value: ``apply`` returns the next one, in constant time for each message added."""
+
+    __slots__ = ("_call", "_ended", "_length", "_log", "_open", "_positions", "_reply", "_results", "_waiting")
+
+    def __init__(self) -> None:
+        self._log: list[Entry] = []
+        self._length = 0
+        self._reply: e.ModelReplied | None = None
+        """A reply that no decision has accepted or dropped yet."""
+        self._open: tuple[e.Proposed, ...] = ()
+        """The calls of the last reply, until each has a result; empty otherwise."""
+        self._positions: dict[str, int] = {}
+        """Where each of them stands that takes a result."""
+        self._waiting = 0
+        """How many of them wait for one."""
+        self._results: dict[str, Entry] = {}
+        self._call = ""
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Has the run ended? Nothing is added any more."""
+        return self._ended
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The calls (as the events name them) that have no result yet, in the model's order."""
+        return tuple(call.id for call in self._open if call.kind == "function" and call.id not in self._results)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def entries(self, start: int = 0) -> list[Entry]:
+        """Everything said so far, or what was added since there were ``start`` entries.
+
+        The results of a round are added together, when the last of them is known.
+        """
+        return self._log[start : self._length]
+
+    def apply(self, event: e.AnyEvent, decision: d.AnyDecision) -> Transcript:
+        """The conversation after ``event``, which got ``decision``."""
+        if self._ended or decision.__class__ is d.Illegal:
+            return self
+        after = self._copy()
+        after._hear(event, decision)
+        after._obey(decision)
+        after._complete()
+        return after
+
+    def _copy(self) -> Transcript:
+        new = object.__new__(Transcript)
+        new._log = self._log
+        new._length = self._length
+        new._reply = self._reply
+        new._open = self._open
+        new._positions = self._positions
+        new._waiting = self._waiting
+        new._results = self._results
+        new._call = self._call
+        new._ended = False
+        return new
+
+    def _hear(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
+        """What the event itself adds."""
+        if isinstance(event, e.ModelReplied):
+            self._reply = event
+        elif isinstance(event, e.ToolEnded):
+            if not isinstance(decision, d.Execute):
+                self._answer({event.id: _result_of(event)})
+        elif isinstance(event, e.CallRequested):
+            self._answer({id: Entry("result", text=ANSWERED_BY_HOST) for id in event.answered})
+            self._complete()
+            if event.call != self._call:
+                self._call = event.call
+                self._add(Entry("given", ref) for ref in event.refs)
+        elif isinstance(event, e.RunStarted):
+            self._add(Entry("given", ref) for ref in event.refs)
+
+    def _obey(self, decision: d.AnyDecision) -> None:
+        """What the decision adds."""
+        if isinstance(decision, d.RunTools):
+            self._accept_reply()
+            self._close(v for v in decision.verdicts if isinstance(v, d.Reply))
+        elif isinstance(decision, d.Reply):
+            self._close((decision,))
+        elif isinstance(decision, d.Stop | d.End):
+            self._accept_reply()
+            self._close(decision.close)
+            self._ended = isinstance(decision, d.End)
+        elif isinstance(decision, d.Continue):
+            self._accept_reply()
+        elif isinstance(decision, d.Retry):
+            # After a pause the provider goes on from what it has said; any other reply is asked for again.
+            if self._reply is not None and self._reply.finish == "pause":
+                self._accept_reply()
+            self._reply = None
+        elif isinstance(decision, d.Call):
+            self._reply = None
+
+    def _accept_reply(self) -> None:
+        reply, self._reply = self._reply, None
+        # An empty message says nothing, and some providers refuse it.
+        if reply is not None and (reply.text or reply.calls or reply.finish == "pause"):
+            self._add((Entry("reply", reply.ref),))
+            self._open = reply.calls
+            self._positions = {call.id: i for i, call in enumerate(reply.calls) if call.kind != "hosted"}
+            self._waiting = sum(call.kind == "function" for call in reply.calls)
+            self._results = {}
+
+    def _close(self, replies: Iterable[d.Reply]) -> None:
+        self._answer({r.id: Entry("result", r.ref, "" if r.ref else r.text, is_error=True) for r in replies})
+
+    def _answer(self, results: dict[str, Entry]) -> None:
+        """The first result of a call counts; there is one for each, whatever is reported late or twice."""
+        new = {id: result for id, result in results.items() if id in self._positions and id not in self._results}
+        if new:
+            self._results = self._results | new
+            self._waiting -= sum(self._open[self._positions[id]].kind == "function" for id in new)
+
+    def _complete(self) -> None:
+        """When no call is without a result, add the results in the model's order."""
+        if not self._open or self._waiting:
+            return
+        accepted = Entry("result", text=OUTPUT_ACCEPTED)
+        self._add(
+            structs.replace(self._results.get(id, accepted), position=position)
+            for id, position in self._positions.items()
+        )
+        self._open, self._positions, self._results = (), {}, {}
+
+    def _add(self, entries: Iterable[Entry]) -> None:
+        """Versions of one conversation share a list, each its own length of it; a fork gets a copy."""
+        if self._length != len(self._log):
+            self._log = self._log[: self._length]
+        self._log.extend(entries)
+        self._length = len(self._log)
+
+
+def _result_of(event: e.ToolEnded) -> Entry:
+    text = "" if event.ref else _NO_CONTENT[event.status]
+    return Entry("result", event.ref, text, is_error=event.status != "ok")
+
+
+def fold(steps: Iterable[tuple[e.AnyEvent, d.AnyDecision]]) -> Transcript:
+    """The conversation of a run, from its events and their decisions in order."""
+    transcript = Transcript()
+    for event, decision in steps:
+        transcript = transcript.apply(event, decision)
+    return transcript
+
+
+def messages(entries: Iterable[Entry], get: Callable[[str], Message], before: Sequence[Message] = ()) -> list[Message]:
+    """The messages of some entries. ``before`` are the messages of the entries before them.
+
+    Each result gets the provider's own id of its call, which the reply carries.
+
+    Raises:
+        ValueError: a reply's content has fewer calls than its event had.
+        Whatever ``get`` raises for an unknown reference.
+    """
+    made: list[Message] = []
+    reply = next((m for m in reversed(before) if m.role == "assistant"), None)
+    for entry in entries:
+        if entry.kind == "result":
+            made.append(_result_message(entry, reply, get))
+            continue
+        message = get(entry.ref)
+        if entry.kind == "reply":
+            reply = message
+        made.append(message)
+    return made
+
+
+def _result_message(entry: Entry, reply: Message | None, get: Callable[[str], Message]) -> Message:
+    if reply is None or entry.position >= len(reply.tool_calls):
+        raise ValueError(f"the conversation has a result for call {entry.position} of a reply that has no such call")
+    id = reply.tool_calls[entry.position].id
+    if not entry.ref:
+        return Message("tool", entry.text, tool_call_id=id, is_error=entry.is_error)
+    content = get(entry.ref)
+    return structs.replace(
+        content, role="tool", tool_calls=(), tool_call_id=id, is_error=content.is_error or entry.is_error
+    )
+
+
+def problems(conversation: Iterable[Message]) -> list[str]:
+    """What OpenAI's or Anthropic's API would refuse in a conversation, in words; empty if both accept it.
+
+    Checked: each function call has exactly one result, and results stand right after their message; ids are there
+    and differ within a message; no message is empty.
+    """
+    found: list[str] = []
+    answered: dict[str, bool] = {}
+    for number, message in enumerate(conversation, 1):
+        where = f"message {number}"
+        if message.role == "tool":
+            id = message.tool_call_id or ""
+            if id not in answered:
+                found.append(f"{where}: a result for {id!r}, which no call right before it has")
+            elif answered[id]:
+                found.append(f"{where}: a second result for the call {id!r}")
+            answered[id] = True
+            continue
+        found += _unanswered(where, answered)
+        found += [f"{where}: {fault}" for fault in _faults(message)]
+        answered = {call.id: False for call in message.tool_calls if call.kind == "function"}
+    return found + _unanswered("the end", answered)
+
+
+def _unanswered(where: str, answered: dict[str, bool]) -> list[str]:
+    return [f"{where}: no result yet for the call {id!r}" for id, done in answered.items() if not done]
+
+
+def _faults(message: Message) -> list[str]:
+    """What is wrong with one message that is no result."""
+    faults: list[str] = []
+    if not (message.text or message.tool_calls or message.opaque):
+        faults.append(f"the {message.role} message is empty")
+    if message.tool_calls and message.role != "assistant":
+        faults.append(f"the {message.role} message has calls")
+    for id, count in Counter(call.id for call in message.tool_calls).items():
+        if not id:
+            faults.append("a call has no id")
+        elif count > 1:
+            faults.append(f"{count} calls have the id {id!r}")
+    faults += [f"the call {call.id!r} names no tool" for call in message.tool_calls if not call.name]
+    return faults
