@@ -123,7 +123,7 @@ def _parse(text: str) -> Any:
             return _INVALID
         mark, string, number, word = match.groups()
         if string is not None:
-            taken = builder.take("", json.loads(string))
+            taken = builder.take("", _text(string))
         elif number is not None:
             taken = builder.take("", _raw_number(number))
         else:
@@ -132,6 +132,12 @@ def _parse(text: str) -> Any:
             return _INVALID
         at = match.end()
     return builder.root[0] if builder.state is _State.END else _INVALID
+
+
+def _text(string: str) -> str:
+    """The value of a JSON string, in which two halves of one character are that character however they were written."""
+    text: str = json.loads(string)
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 class _State(Enum):
