@@ -1,0 +1,10 @@
+"""Where runs are kept: the journal of their events, and the contents that the events name.
+
+``MemoryStore`` forgets with the process, ``SqliteStore`` (in ``engine.store.sqlite``, which alone
+imports SQLite) is a file. Both are a ``Store``.
+"""
+
+from engine.store.memory import MemoryStore
+from engine.store.protocol import Contents, Journal, JournalError, Recorded, RunRecord, Step, Store
+
+__all__ = ["Contents", "Journal", "JournalError", "MemoryStore", "Recorded", "RunRecord", "Step", "Store"]
