@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import structs
-
 from engine.core.canonical import content_ref
-from engine.core.decisions import NUMBERED, AnyDecision, End, digest
+from engine.core.decisions import AnyDecision, End
 from engine.core.events import AnyEvent
-from engine.store.protocol import JournalError, Recorded, RunRecord, Step
+from engine.store.protocol import Recorded, RunRecord, Step
+from engine.store.shared import digest_of, ended, out_of_order, taken, unknown_content, unknown_run
 
 
 class MemoryStore:
@@ -20,7 +19,7 @@ class MemoryStore:
 
     def begin(self, record: RunRecord) -> None:
         if record.run in self._records:
-            raise JournalError(f"there already is a run {record.run!r}; give the new one another id")
+            raise taken(record.run)
         self._records[record.run] = record
         self._steps[record.run] = []
 
@@ -31,7 +30,7 @@ class MemoryStore:
         if seq != len(steps):
             raise out_of_order(run, seq)
         steps.append((event, decision))
-        if decision.__class__ is End:
+        if isinstance(decision, End):
             self._records[run] = ended(self._records[run], decision)
 
     def runs(self, thread: str | None = None) -> list[RunRecord]:
@@ -56,27 +55,3 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing is pending; the memory stays readable."""
-
-
-def digest_of(decision: AnyDecision) -> str:
-    """The digest a journal keeps: empty where a decision starts nothing."""
-    return digest(decision) if isinstance(decision, NUMBERED) else ""
-
-
-def ended(record: RunRecord, end: End) -> RunRecord:
-    """The record of a run that has ended."""
-    return structs.replace(record, status=end.outcome.status, used=end.outcome.used)
-
-
-def unknown_run(run: str) -> JournalError:
-    return JournalError(f"the journal has no run {run!r}")
-
-
-def out_of_order(run: str, seq: int) -> JournalError:
-    return JournalError(
-        f"event {seq} of run {run!r} is out of order: somebody else drives this run, let one of both go on"
-    )
-
-
-def unknown_content(ref: str) -> JournalError:
-    return JournalError(f"the journal has no content {ref}")

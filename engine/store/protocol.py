@@ -73,9 +73,11 @@ class Journal(Protocol):
 
     def runs(self, thread: str | None = None) -> list[RunRecord]:
         """All runs, or those of one thread, in the order in which they began."""
+        ...
 
     def load(self, run: str) -> Recorded:
         """One run with its steps."""
+        ...
 
 
 class Contents(Protocol):
@@ -83,9 +85,11 @@ class Contents(Protocol):
 
     def put(self, data: bytes) -> str:
         """Keep a content; its reference. It is safe once the next event is, or the store is closed."""
+        ...
 
     def get(self, ref: str) -> bytes:
         """The bytes of a reference. Raises ``JournalError`` if there are none."""
+        ...
 
 
 class Store(Journal, Contents, Protocol):

@@ -1,0 +1,135 @@
+"""A journal's file: its tables and their version, how it is opened, and what its errors mean to a user."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from engine.store.protocol import JournalError
+
+SCHEMA_VERSION: Final = 1
+"""Version of the tables, kept in the file; a file of another version is refused."""
+
+_APPLICATION: Final = 0x506F4C6A
+"""Marks a file as a journal, in the place that SQLite's file header has for it."""
+
+_BUSY_SECONDS: Final = 5.0
+"""How long to wait for another process that is writing."""
+
+_SCHEMA: Final = (
+    """CREATE TABLE runs (
+        number INTEGER PRIMARY KEY,
+        run TEXT NOT NULL UNIQUE,
+        parent TEXT,
+        thread TEXT,
+        started INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        policy TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        semantics INTEGER NOT NULL,
+        host TEXT NOT NULL,
+        used TEXT
+    )""",
+    "CREATE INDEX runs_by_thread ON runs (thread) WHERE thread IS NOT NULL",
+    """CREATE TABLE events (
+        run TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        decision TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE contents (ref TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+_MEANING: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room, then resume the run",
+    sqlite3.SQLITE_READONLY: "it may not be written; change its permissions, or name another file",
+    sqlite3.SQLITE_BUSY: f"another process has kept it locked for {_BUSY_SECONDS:g} s; try again when that is done",
+    sqlite3.SQLITE_LOCKED: "another connection has locked it; try again when that is done",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; its directory must exist and be writable",
+    sqlite3.SQLITE_NOTADB: "it is no journal; name another file",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; restore it from a copy",
+    sqlite3.SQLITE_IOERR: "reading or writing it failed; check the disk",
+    sqlite3.SQLITE_TOOBIG: "a content is too large to be stored",
+}
+
+
+def explained(path: Path, error: Exception) -> JournalError:
+    """What a SQLite error means, with the way out."""
+    code = getattr(error, "sqlite_errorcode", None)
+    meaning = None if code is None else _MEANING.get(code & 0xFF)
+    return JournalError(f"{path}: {error}" if meaning is None else f"{path}: {meaning} ({error})")
+
+
+def connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    """An open journal. Raises ``JournalError`` if there is none to open."""
+    if not read_only:
+        _touch(path)
+    elif not path.is_file():
+        raise JournalError(f"{path}: there is no such journal")
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    try:
+        db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise explained(path, error) from None
+    try:
+        if _is_new(db):
+            if read_only:
+                raise JournalError(f"{path}: it is empty, no run was ever written to it")
+            _create(db)
+        _check(db, path)
+        if not read_only:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error as error:
+        db.close()
+        raise explained(path, error) from None
+    except JournalError:
+        db.close()
+        raise
+    return db
+
+
+def _touch(path: Path) -> None:
+    """Create the file where there is none: conversations are private, so for its owner only."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o600))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise JournalError(f"{path}: it cannot be opened ({reason}); name another file") from None
+
+
+def _is_new(db: sqlite3.Connection) -> bool:
+    return _number(db, "user_version") == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    # Another process may have been faster.
+    if _is_new(db):
+        for statement in _SCHEMA:
+            db.execute(statement)
+    db.execute("COMMIT")
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    if _number(db, "application_id") != _APPLICATION:
+        raise JournalError(f"{path}: it is a database, but no journal; name another file")
+    version = _number(db, "user_version")
+    if version > SCHEMA_VERSION:
+        raise JournalError(
+            f"{path}: it was written by a newer release (format {version}, this one knows {SCHEMA_VERSION});"
+            " upgrade policy-lang to read it"
+        )
+    if version < SCHEMA_VERSION:
+        raise JournalError(f"{path}: its format {version} is not known here, only {SCHEMA_VERSION}")
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    value: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return value

@@ -1,0 +1,36 @@
+"""What every store does alike: the digests it keeps, the record of a run that ended, the errors it raises."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.core.decisions import NUMBERED, AnyDecision, End, digest
+from engine.store.protocol import JournalError, RunRecord
+
+
+def digest_of(decision: AnyDecision) -> str:
+    """The digest a journal keeps: empty where a decision starts nothing."""
+    return digest(decision) if isinstance(decision, NUMBERED) else ""
+
+
+def ended(record: RunRecord, end: End) -> RunRecord:
+    """The record of a run that has ended."""
+    return structs.replace(record, status=end.outcome.status, used=end.outcome.used)
+
+
+def unknown_run(run: str) -> JournalError:
+    return JournalError(f"the journal has no run {run!r}")
+
+
+def out_of_order(run: str, seq: int) -> JournalError:
+    return JournalError(
+        f"event {seq} of run {run!r} is out of order: somebody else drives this run, let one of both go on"
+    )
+
+
+def unknown_content(ref: str) -> JournalError:
+    return JournalError(f"the journal has no content {ref}")
+
+
+def taken(run: str) -> JournalError:
+    return JournalError(f"there already is a run {run!r}; give the new one another id")
