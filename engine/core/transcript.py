@@ -53,7 +53,18 @@ class Entry(Struct, frozen=True, gc=False, omit_defaults=True):
 class Transcript:
     """An immutable value: ``apply`` returns the next one, in constant time for each message added."""
 
-    __slots__ = ("_call", "_ended", "_length", "_log", "_open", "_positions", "_reply", "_results", "_waiting")
+    __slots__ = (
+        "_call",
+        "_ended",
+        "_length",
+        "_log",
+        "_open",
+        "_positions",
+        "_reply",
+        "_results",
+        "_stopping",
+        "_waiting",
+    )
 
     def __init__(self) -> None:
         self._log: list[Entry] = []
@@ -68,6 +79,7 @@ class Transcript:
         """How many of them wait for one."""
         self._results: dict[str, Entry] = {}
         self._call = ""
+        self._stopping = False
         self._ended = False
 
     @property
@@ -110,13 +122,16 @@ class Transcript:
         new._waiting = self._waiting
         new._results = self._results
         new._call = self._call
+        new._stopping = self._stopping
         new._ended = False
         return new
 
     def _hear(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """What the event itself adds."""
         if isinstance(event, e.ModelReplied):
-            self._reply = event
+            # A reply that nothing follows from came too late: its call was cancelled, or is being tried again.
+            if not self._stopping and not isinstance(decision, d.Wait):
+                self._reply = event
         elif isinstance(event, e.ToolEnded):
             if not isinstance(decision, d.Execute):
                 self._answer({event.id: _result_of(event)})
@@ -139,6 +154,7 @@ class Transcript:
         elif isinstance(decision, d.Stop | d.End):
             self._accept_reply()
             self._close(decision.close)
+            self._stopping = True
             self._ended = isinstance(decision, d.End)
         elif isinstance(decision, d.Continue):
             self._accept_reply()
@@ -152,8 +168,7 @@ class Transcript:
 
     def _accept_reply(self) -> None:
         reply, self._reply = self._reply, None
-        # An empty message says nothing, and some providers refuse it.
-        if reply is not None and (reply.text or reply.calls or reply.finish == "pause"):
+        if reply is not None and _says_something(reply):
             self._add((Entry("reply", reply.ref),))
             self._open = reply.calls
             self._positions = {call.id: i for i, call in enumerate(reply.calls) if call.kind != "hosted"}
@@ -187,6 +202,15 @@ class Transcript:
             self._log = self._log[: self._length]
         self._log.extend(entries)
         self._length = len(self._log)
+
+
+def _says_something(reply: e.ModelReplied) -> bool:
+    """Some providers refuse an empty message; a reply that was cut before any text is a failed attempt."""
+    if reply.text or reply.finish == "pause":
+        return True
+    if reply.finish in ("length", "content_filter"):
+        return any(call.kind != "hosted" for call in reply.calls)
+    return bool(reply.calls)
 
 
 def _result_of(event: e.ToolEnded) -> Entry:
