@@ -17,7 +17,7 @@ from engine.core.state import Outcome
 
 
 class Note(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Something worth telling: ``kind`` is ``warn``, ``extended``, ``estimated``, ``clock``, ``skipped``, ``limit`` …"""
+    """Something worth telling: ``kind`` is ``warn``, ``extended``, ``estimated``, ``clock``, ``skipped``…"""
 
     kind: str
     text: str = ""
@@ -31,22 +31,22 @@ class Decision(Struct, frozen=True, gc=False, tag_field="decision", omit_default
     """Base of all decisions."""
 
 
-class Continue(Decision, tag="continue"):
+class Continue(Decision, frozen=True, tag="continue"):
     """Nothing stands in the way: ask for the next call."""
 
     because: str = ""
     notes: tuple[Note, ...] = ()
 
 
-class Wait(Decision, tag="wait"):
-    """Something is still going on. ``wake_at``: send a ``Tick`` then, if nothing else happens (ms; far future: never)."""
+class Wait(Decision, frozen=True, tag="wait"):
+    """Something is still going on. ``wake_at``: send a ``Tick`` then if nothing else happens (ms)."""
 
     wake_at: int
     because: str = ""
     notes: tuple[Note, ...] = ()
 
 
-class Call(Decision, tag="call"):
+class Call(Decision, frozen=True, tag="call"):
     """Make one attempt of a call.
 
     A ``final`` call is made without tools: ``tools`` says how (``offer`` for an ordinary call, ``strip`` or
@@ -71,7 +71,7 @@ class Call(Decision, tag="call"):
     notes: tuple[Note, ...] = ()
 
 
-class Retry(Decision, tag="retry"):
+class Retry(Decision, frozen=True, tag="retry"):
     """Report ``RetryDue`` at ``not_before`` for a further attempt of the call."""
 
     n: int
@@ -83,7 +83,7 @@ class Retry(Decision, tag="retry"):
     notes: tuple[Note, ...] = ()
 
 
-class Execute(Decision, tag="execute"):
+class Execute(Decision, frozen=True, tag="execute"):
     """Run this tool call; cut it at ``deadline`` (ms). ``i`` is its position, its step number is ``n.i``."""
 
     n: int
@@ -95,7 +95,7 @@ class Execute(Decision, tag="execute"):
     notes: tuple[Note, ...] = ()
 
 
-class Reply(Decision, tag="reply"):
+class Reply(Decision, frozen=True, tag="reply"):
     """Do not run this tool call: store ``text`` as its result (or the content ``ref``)."""
 
     i: int
@@ -107,7 +107,7 @@ class Reply(Decision, tag="reply"):
     notes: tuple[Note, ...] = ()
 
 
-class RunTools(Decision, tag="run_tools"):
+class RunTools(Decision, frozen=True, tag="run_tools"):
     """The verdict on each call of a reply, in the model's order. ``complete``: nothing is left to run."""
 
     n: int
@@ -118,7 +118,7 @@ class RunTools(Decision, tag="run_tools"):
     notes: tuple[Note, ...] = ()
 
 
-class Resolve(Decision, tag="resolve"):
+class Resolve(Decision, frozen=True, tag="resolve"):
     """Ask the host's function ``name`` for a text, and report ``Resolved``. ``limit`` and ``used`` tell it why."""
 
     n: int
@@ -131,7 +131,7 @@ class Resolve(Decision, tag="resolve"):
     notes: tuple[Note, ...] = ()
 
 
-class Stop(Decision, tag="stop"):
+class Stop(Decision, frozen=True, tag="stop"):
     """The run must end but something is in flight: cancel it, store the synthetic results, report the ends.
 
     ``cancel_call`` is the model call to cancel, ``cancel`` the tool calls; ``until`` the end of the grace (ms).
@@ -146,7 +146,7 @@ class Stop(Decision, tag="stop"):
     notes: tuple[Note, ...] = ()
 
 
-class End(Decision, tag="end"):
+class End(Decision, frozen=True, tag="end"):
     """The run has ended. ``close``: results to store for calls that have none."""
 
     n: int
@@ -156,7 +156,7 @@ class End(Decision, tag="end"):
     notes: tuple[Note, ...] = ()
 
 
-class Illegal(Decision, tag="illegal"):
+class Illegal(Decision, frozen=True, tag="illegal"):
     """The host broke the protocol; the state is unchanged."""
 
     problem: str

@@ -39,7 +39,7 @@ class Event(Struct, frozen=True, gc=False, tag_field="event", omit_defaults=True
     at: int
 
 
-class RunStarted(Event, tag="run_started"):
+class RunStarted(Event, frozen=True, tag="run_started"):
     """A run begins. ``thread_used`` is what the thread's earlier runs have used, ``refs`` the first messages."""
 
     run: str
@@ -51,7 +51,7 @@ class RunStarted(Event, tag="run_started"):
     refs: tuple[str, ...] = ()
 
 
-class CallRequested(Event, tag="call_requested"):
+class CallRequested(Event, frozen=True, tag="call_requested"):
     """The host is about to call a model.
 
     ``client`` and ``model`` are what it would use; ``input_tokens`` its estimate of the request's size, if it
@@ -68,7 +68,7 @@ class CallRequested(Event, tag="call_requested"):
     refs: tuple[str, ...] = ()
 
 
-class Resolved(Event, tag="resolved"):
+class Resolved(Event, frozen=True, tag="resolved"):
     """The host's function that a ``Resolve`` asked for has answered; ``ref`` names its text."""
 
     name: str
@@ -76,7 +76,7 @@ class Resolved(Event, tag="resolved"):
     ref: str = ""
 
 
-class ModelReplied(Event, tag="model_replied"):
+class ModelReplied(Event, frozen=True, tag="model_replied"):
     """An attempt succeeded. ``text``: is there visible text? ``estimated``: the usage is the host's own guess."""
 
     call: str
@@ -89,8 +89,8 @@ class ModelReplied(Event, tag="model_replied"):
     ref: str = ""
 
 
-class ModelFailed(Event, tag="model_failed"):
-    """An attempt failed, for one of ``vocabulary.REASONS``. ``partial``: was text held back, or shown, before it did?"""
+class ModelFailed(Event, frozen=True, tag="model_failed"):
+    """An attempt failed, for one of ``vocabulary.REASONS``. ``partial``: was text held back, or shown, before?"""
 
     call: str
     attempt: int = 1
@@ -103,13 +103,13 @@ class ModelFailed(Event, tag="model_failed"):
     ref: str = ""
 
 
-class RetryDue(Event, tag="retry_due"):
+class RetryDue(Event, frozen=True, tag="retry_due"):
     """The wait before a further attempt of ``call`` is over."""
 
     call: str
 
 
-class ToolRequested(Event, tag="tool_requested"):
+class ToolRequested(Event, frozen=True, tag="tool_requested"):
     """Sent just before a tool starts. The last three fields serve hosts that show no whole rounds."""
 
     id: str
@@ -118,7 +118,7 @@ class ToolRequested(Event, tag="tool_requested"):
     registered: bool = True
 
 
-class ToolEnded(Event, tag="tool_ended"):
+class ToolEnded(Event, frozen=True, tag="tool_ended"):
     """One execution has ended. ``result`` keys its result; ``ends`` says that the tool ends the run."""
 
     id: str
@@ -130,7 +130,7 @@ class ToolEnded(Event, tag="tool_ended"):
     ref: str = ""
 
 
-class UsageReported(Event, tag="usage_reported"):
+class UsageReported(Event, frozen=True, tag="usage_reported"):
     """Cumulative usage of an attempt that is still going on. Steers nothing in its own run."""
 
     call: str
@@ -138,11 +138,11 @@ class UsageReported(Event, tag="usage_reported"):
     usage: Usage
 
 
-class Tick(Event, tag="tick"):
+class Tick(Event, frozen=True, tag="tick"):
     """Time has passed, nothing else."""
 
 
-class Cancelled(Event, tag="cancelled"):
+class Cancelled(Event, frozen=True, tag="cancelled"):
     """Somebody wants the run to end."""
 
     cause: str = "user"

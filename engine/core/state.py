@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from engine.core.messages import Usage
+
 STATE_VERSION: Final = 1
 """Version of the stored form; a stored state of another version is refused."""
 
@@ -39,11 +41,23 @@ class Used(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+class Spent(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens and micro-dollars that the run has been charged; what calls and tools count is in the machine's meters."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: int = 0
+
+
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What never changes during a run. ``thread_used`` is what earlier runs of its thread used."""
+    """What never changes during a run. ``deadline`` is its last moment (ms), ``thread_used`` what earlier runs used."""
 
     id: str
     started: int
+    deadline: int = NO_TIME
     thread: str | None = None
     parent: str | None = None
     fingerprint: str = ""
@@ -52,23 +66,20 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The call in hand, or the last one. ``final`` is 1 + the index of the reason, 0 for an ordinary call.
+    """The call in hand, or the last one; ``attempt`` 0 while a host's function is asked before it.
 
-    ``charged_*`` is what has been charged for this attempt, so that cumulative reports are charged once.
+    ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once.
     """
 
     id: str
     attempt: int
     client: str
     model: str
-    final: int
-    deadline: int
+    deadline: int = NO_TIME
+    input_tokens: int | None = None
+    max_output: int | None = None
     pauses: int = 0
-    charged_input: int = 0
-    charged_output: int = 0
-    charged_cached: int = 0
-    charged_cache_write: int = 0
-    charged_reasoning: int = 0
+    charged: Usage | None = None
 
 
 # How far a tool call of the current round has come.
@@ -119,7 +130,11 @@ class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class State(Struct, frozen=True, gc=False, omit_defaults=True):
-    """See the module. ``spent`` counts tokens and cost, the machine's meters count everything else."""
+    """See the module.
+
+    ``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits. While the run
+    is stopping ``outcome`` is how it will end and ``until`` the end of the grace.
+    """
 
     run: Run
     vars: tuple[int, ...]
@@ -128,10 +143,11 @@ class State(Struct, frozen=True, gc=False, omit_defaults=True):
     call: CallState | None = None
     round: tuple[RoundCall, ...] = ()
     tool_counts: tuple[int, ...] = ()
-    spent: Used = Used()
+    spent: Spent = Spent()
     crossed: int = 0
     told: int = 0
     outcome: Outcome | None = None
+    until: int = NO_TIME
 
 
 class _Stored(Struct, frozen=True):

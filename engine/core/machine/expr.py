@@ -143,6 +143,10 @@ def to_python(expr: Expr) -> str:
             return f"{to_python(left)} <= {to_python(right)}"
         case Eq(left, right):
             return f"{to_python(left)} == {to_python(right)}"
+        case Not(Le(left, right)):
+            return f"{to_python(left)} > {to_python(right)}"
+        case Not(Eq(left, right)):
+            return f"{to_python(left)} != {to_python(right)}"
         case Not(of):
             inner = to_python(of)
             return f"not {inner}" if isinstance(of, Var | Field) else f"not ({inner})"

@@ -51,16 +51,19 @@ class FieldDef:
     name: str
     values: tuple[int, ...]
     doc: str
+    group: str = ""
+    """Fields of one group are handed over as one tuple of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """An event and the phases in which a host may report it."""
+    """An event and the phases in which a host may report it; ``groups`` are there even where they are empty."""
 
     name: str
     fields: tuple[FieldDef, ...]
     phases: frozenset[int]
     doc: str
+    groups: tuple[str, ...] = ()
     inner: bool = False
     """Made by ``step`` while it composes an answer, not reported by a host."""
 
@@ -151,6 +154,9 @@ class Machine:
 def check(machine: Machine) -> None:
     """Raise ``ValueError`` where a machine is not well formed: not total, unknown names, meters that are read."""
     sorts = {v.name: v.sort for v in machine.variables}
+    ids = [rule.id for rules in machine.rules.values() for rule in rules]
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"rules share an id: {sorted(i for i in set(ids) if ids.count(i) > 1)}")
     for event, rules in machine.rules.items():
         if not rules or rules[-1].guard != TRUE:
             raise ValueError(f"the rules of {event} are not total")

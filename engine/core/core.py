@@ -1,0 +1,129 @@
+"""``Core``: everything ``step`` looks up about one policy, computed once.
+
+Tables only; the functions that use them are ``admission``, ``replies``, ``rounds`` and ``ends``.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from engine.core.amounts import Amounts
+from engine.core.decisions import Note
+from engine.core.machine.build import METERS, build
+from engine.core.machine.machine import Machine, Phase, Rule
+from engine.core.machine.plan import Plan, plans_of
+from engine.core.machine.rules import meter
+from engine.core.policy import Finalize, Policy
+from engine.core.state import LimitHit, Run, Spent, State, Used
+from engine.core.texts import fill, quantity
+from engine.core.thresholds import Thresholds
+from engine.core.tool_rules import ToolRules
+from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, REFUSALS, RESOURCES
+
+PHASE, REASON, PENDING, OPEN = 0, 1, 2, 3
+"""Where the first variables of every machine stand."""
+
+Values = tuple[int, ...]
+
+
+class Core:
+    """The tables of one policy. ``react`` holds one function for each event of the machine."""
+
+    def __init__(self, policy: Policy, react: SimpleNamespace | None = None, machine: Machine | None = None) -> None:
+        self.policy = policy
+        self.machine = machine or build(policy)
+        self.react = react or SimpleNamespace()
+        self.plans = plans_of(policy)
+        self.amounts = Amounts(policy, self.plans, self.machine)
+        self.tools = ToolRules(policy)
+        self.thresholds = Thresholds(policy, self.plans)
+        self.attempt_wall = _attempt_wall(policy)
+        self.final_tools = policy.finalization.tools
+        self.atomic = any(plan.limit.atomic for plan in self.plans)
+        self._fuel = tuple(self.machine.index(p.fuel) if p.counted else -1 for p in self.plans)
+        self._step = tuple(self.machine.index(p.step) if p.step else -1 for p in self.plans)
+        self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
+        self._walls = {a.plan.index: a for a in self.amounts.limits}
+        names = [v.name for v in self.machine.variables]
+        self.asked = names.index("asked") if "asked" in names else -1
+        self.rounds = names.index(meter("tool_iterations"))
+        self.thread_fuel = tuple(p for p in self.plans if p.counted and p.limit.scope == "thread")
+
+    def standing(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> tuple[int, int]:
+        """What a limit's scope has used, and its maximum as it stands."""
+        if not plan.counted:
+            amount = self._walls[plan.index]
+            return amount.used(run, spent, at), amount.maximum(values)
+        maximum, extension = plan.maximum, plan.extension()
+        if extension and values[self._step[plan.index]] > extension[0]:
+            maximum += extension[1]
+        return maximum - values[self._fuel[plan.index]], maximum
+
+    def hit(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> LimitHit:
+        """The limit in numbers, for an outcome."""
+        used, maximum = self.standing(plan, values, run, spent, at)
+        scope = plan.limit.scope or ""
+        owner = (run.thread or run.id) if scope == "thread" else run.id
+        return LimitHit(plan.resource, scope, owner, used, maximum)
+
+    def used(self, values: Values, spent: Spent) -> Used:
+        """Everything the run has used so far."""
+        calls, attempts, iterations, tools, unknown = (values[i] for i in self._meters)
+        counts = (calls, attempts, iterations, tools, unknown)
+        return Used(*counts, spent.input, spent.output, spent.cached, spent.cache_write, spent.reasoning, spent.cost)
+
+    def words(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> dict[str, str]:
+        """What the placeholders of a text about this limit say."""
+        used, maximum = self.standing(plan, values, run, spent, at)
+        unit = RESOURCES[plan.resource].unit
+        numbers = {"used": used, "limit": maximum, "left": max(0, maximum - used)}
+        return {"resource": plan.resource, **{k: quantity(unit, v) for k, v in numbers.items()}}
+
+    def final_plan(self, values: Values) -> Plan:
+        """The limit whose finalization this run has had."""
+        return self.plans[values[REASON] - 1]
+
+    def pending_plan(self, values: Values) -> Plan:
+        """The limit whose finalization waits for the next call."""
+        return self.plans[values[PENDING] - 1]
+
+    def first(self, resource: str) -> Plan:
+        """The first limit on a resource."""
+        return next(plan for plan in self.plans if plan.resource == resource)
+
+    def finalize_step(self, plan: Plan, values: Values) -> Finalize:
+        """The finalization a ladder stands at."""
+        position = values[self._step[plan.index]] if plan.step else 0
+        step = plan.steps[position]
+        assert isinstance(step, Finalize)
+        return step
+
+    def instruction(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> str:
+        """The instruction of the final call that this limit grants."""
+        template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
+        return fill(template, self.words(plan, values, run, spent, at))
+
+    def refusal(self, plan: Plan, tool: str, values: Values, run: Run, spent: Spent, at: int) -> str:
+        """The result of a tool call that did not fit this limit."""
+        template = REFUSALS[plan.resource]
+        if self.policy.finalization.mode == "reactive" and self.policy.finalization.text:
+            template = self.policy.finalization.text
+        return fill(template, {"tool": tool, **self.words(plan, values, run, spent, at)})
+
+    def extended(self, rule: Rule, values: Values, run: Run, spent: Spent, at: int) -> Note:
+        """The note that an extension was taken."""
+        plan = self.plans[rule.effect.limit]
+        used, maximum = self.standing(plan, values, run, spent, at)
+        return Note("extended", f"{plan.limit.id} was extended", plan.resource, used, maximum, rule.origin)
+
+
+def illegal_phase(state: State, what: str) -> str:
+    """What to say of an event that its phase does not allow."""
+    return f"{what} while the run is {Phase.NAMES[state.vars[PHASE]]}"
+
+
+def _attempt_wall(policy: Policy) -> int:
+    for limit in policy.limits:
+        if limit.resource == "attempt_wall":
+            return limit.max or 0
+    return DEFAULT_ATTEMPT_WALL_MS

@@ -1,0 +1,199 @@
+"""Ends: outcomes, stopping what is in flight, deadlines that pass while nothing happens, cancellation."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.core.core import PHASE, Core, Values, illegal_phase
+from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
+from engine.core.events import Cancelled, Tick, UsageReported
+from engine.core.machine.machine import Phase, Rule
+from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
+from engine.core.texts import fill
+from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
+
+_STATUS = {
+    "completed": ("completed", "answer"),
+    "tool_answer": ("completed", "tool_answer"),
+    "tool_stop": ("cancelled", "tool_stop"),
+}
+"""Status and reason where the rule's word alone does not say them; every other word is the reason of a failure."""
+
+Result = tuple[State, AnyDecision]
+
+
+def end(
+    core: Core,
+    s: State,
+    at: int,
+    v: Values,
+    rule: Rule,
+    notes: tuple[Note, ...] = (),
+    *,
+    ref: str = "",
+    error: str = "",
+    cause: str = "",
+    close: tuple[Reply, ...] = (),
+) -> Result:
+    """End the run by ``rule``. ``ref`` names the answer or the partial text, ``s`` already holds what was charged."""
+    outcome = s.outcome if rule.effect.word == "stopped" and s.outcome else None
+    if outcome is None:
+        outcome = _outcome(core, s, at, v, rule, ref, error, cause)
+    outcome = structs.replace(outcome, used=core.used(v, s.spent))
+    n = s.n + 1
+    after = State(s.run, v, at, n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told, outcome)
+    return after, End(n, outcome, close, outcome.because, notes)
+
+
+def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, error: str, cause: str) -> Outcome:
+    word, limit = rule.effect.word, None
+    status, reason = _STATUS.get(word, ("failed", word))
+    because = rule.origin
+    if word == "incomplete":
+        plan = core.plans[rule.effect.limit]
+        status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.run, s.spent, at)
+    elif word == "finalized":
+        plan = core.final_plan(v)
+        status, reason = "finalized", plan.resource
+        limit, because = core.hit(plan, v, s.run, s.spent, at), plan.origin
+    elif word == "cancelled":
+        status, reason = "cancelled", cause
+    client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""
+    partial = bool(ref) and status not in ("completed", "finalized")
+    return Outcome(
+        status,
+        reason,
+        error,
+        limit,
+        client,
+        ref,
+        partial,
+        fingerprint=s.run.fingerprint,
+        because=because,
+    )
+
+
+def stop(
+    core: Core,
+    s: State,
+    at: int,
+    v: Values,
+    rule: Rule,
+    notes: tuple[Note, ...] = (),
+    *,
+    cause: str = "",
+    ref: str = "",
+) -> Result:
+    """Something is in flight: cancel it, close what never started, and remember how the run will end."""
+    n, until = s.n + 1, at + DEFAULT_GRACE_MS
+    outcome = _outcome(core, s, at, v, rule, ref, "", cause)
+    calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status == WAITING else c for c in s.round)
+    after = State(s.run, v, at, n, s.call, calls, s.tool_counts, s.spent, s.crossed, s.told, outcome, until)
+    close = tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status == WAITING)
+    decision = _stop_decision(after, n, close, rule.origin, notes)
+    if not decision.cancel and not decision.cancel_call:
+        return _stopped(core, after, at, decision.close)
+    return after, decision
+
+
+def _stop_decision(s: State, n: int, close: tuple[Reply, ...], because: str, notes: tuple[Note, ...] = ()) -> Stop:
+    cancel = tuple(c.id for c in s.round if c.status == STARTED)
+    call = "" if s.round or s.call is None else s.call.id
+    return Stop(n, s.until, call, cancel, close, because, notes)
+
+
+def ended_in_flight(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Result:
+    """Something that was cancelled has ended: the last of them ends the run."""
+    after = structs.replace(s, at=at, round=calls)
+    if any(c.status == STARTED for c in calls):
+        return after, Wait(s.until)
+    return _stopped(core, after, at)
+
+
+def _stopped(core: Core, s: State, at: int, close: tuple[Reply, ...] = ()) -> Result:
+    v, rule = core.react.stopped(s.vars)
+    return end(core, s, at, v, rule, close=close)
+
+
+def sticky(core: Core, s: State) -> Result:
+    """A host that goes on asking after the end, or while the run is stopping, gets the same answer again."""
+    assert s.outcome is not None
+    if s.vars[PHASE] == Phase.ENDED:
+        return s, End(s.n, s.outcome, (), s.outcome.because)
+    return s, _stop_decision(s, s.n, (), s.outcome.because)
+
+
+def tick(core: Core, s: State, e: Tick) -> Result:
+    """Time has passed: a deadline, or the end of the grace."""
+    phase = s.vars[PHASE]
+    if phase == Phase.STOPPING:
+        if e.at < s.until:
+            return structs.replace(s, at=e.at), Wait(s.until)
+        close = tuple(closing(i, c, "cancelled") for i, c in enumerate(s.round) if c.status == STARTED)
+        return _stopped(core, s, e.at, close)
+    if phase == Phase.ENDED:
+        return s, Wait(NO_TIME)
+    if phase == Phase.NEW:
+        return s, Illegal(illegal_phase(s, "tick"))
+    return passed(core, s, e.at)
+
+
+def passed(core: Core, s: State, at: int) -> Result:
+    """What the time alone decides for a run that is going on."""
+    states = core.amounts.states(s.vars, s.run, s.spent, at) if core.amounts.limits else ()
+    v, rule = core.react.tick(s.vars, states)
+    if rule.effect.kind == "stop":
+        return stop(core, s, at, v, rule)
+    if rule.effect.kind == "end":
+        return end(core, s, at, v, rule, close=unanswered(s))
+    return structs.replace(s, at=at), Wait(s.run.deadline, rule.origin)
+
+
+def cancelled(core: Core, s: State, e: Cancelled) -> Result:
+    """Somebody wants the run to end; asked twice, the first cause stays."""
+    phase = s.vars[PHASE]
+    if phase in (Phase.STOPPING, Phase.ENDED):
+        return sticky(core, s)
+    if phase == Phase.NEW:
+        return s, Illegal(illegal_phase(s, "cancelled"))
+    v, rule = core.react.cancel(s.vars)
+    if rule.effect.kind == "stop":
+        return stop(core, s, e.at, v, rule, cause=e.cause)
+    return end(core, s, e.at, v, rule, cause=e.cause, close=unanswered(s))
+
+
+def usage_reported(core: Core, s: State, e: UsageReported) -> Result:
+    """Charge what is new of the current attempt; nothing else changes."""
+    if s.vars[PHASE] == Phase.NEW:
+        return s, Illegal(illegal_phase(s, "usage_reported"))
+    return charge_late(core, s, e), Wait(wake_at(s))
+
+
+def charge_late(core: Core, s: State, e: UsageReported) -> State:
+    """The state with the report charged, if it is about the attempt in hand or the last one."""
+    if s.call is None or (s.call.id, s.call.attempt) != (e.call, e.attempt):
+        return s
+    spent, charged = core.amounts.charge(s.spent, s.call, e.usage)
+    outcome = s.outcome
+    if outcome is not None and s.vars[PHASE] == Phase.ENDED:
+        outcome = structs.replace(outcome, used=core.used(s.vars, spent))
+    call = structs.replace(s.call, charged=charged)
+    return structs.replace(s, at=max(s.at, e.at), call=call, spent=spent, outcome=outcome)
+
+
+def unanswered(s: State) -> tuple[Reply, ...]:
+    """Results for the calls of a round that was still waiting for a host's function."""
+    return tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status not in (ENDED, REPLIED))
+
+
+def closing(i: int, call: RoundCall, why: str) -> Reply:
+    """The synthetic result of a call that has none."""
+    return Reply(i, call.id, fill(REFUSALS[why], {"tool": call.tool}), why, because="default: close")
+
+
+def wake_at(s: State) -> int:
+    """The one timer a host keeps: send a ``Tick`` then, if nothing else has happened (``NO_TIME``: never)."""
+    phase = s.vars[PHASE]
+    if phase == Phase.STOPPING:
+        return s.until
+    return NO_TIME if phase in (Phase.NEW, Phase.ENDED) else s.run.deadline

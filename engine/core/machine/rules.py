@@ -1,0 +1,101 @@
+"""What the rules of every event share: the policy seen as a context, and the rules about a limit that is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.core.machine.expr import TRUE, Eq, Expr, Lit, Var, all_of
+from engine.core.machine.machine import Effect, Grant, Phase, Rule, Set, Update
+from engine.core.machine.plan import DRAWN_BY_CALLS, Plan, origin_of, plans_of
+from engine.core.policy import Finalize, Policy
+
+Updates = tuple[Update, ...]
+
+NOT_FINAL = Eq(Var("reason"), Lit(0))
+"""No finalization has happened."""
+
+
+def meter(resource: str) -> str:
+    """The variable that counts what was used of a counted resource."""
+    return f"used_{resource}"
+
+
+def to(phase: int, *more: Update) -> Updates:
+    """The updates of a rule that takes the run to a phase."""
+    return (Set("phase", phase), *more)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A policy with its limits in the machine's order."""
+
+    policy: Policy
+    plans: tuple[Plan, ...]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Context:
+        return cls(policy, plans_of(policy))
+
+    @property
+    def reactive(self) -> bool:
+        return self.policy.finalization.mode == "reactive"
+
+    @property
+    def resolvers(self) -> bool:
+        """Does the policy call functions of the host?"""
+        return bool(self.policy.resolvers())
+
+    @property
+    def mode_origin(self) -> str:
+        return origin_of(self.policy.finalization.origin, "default: finalization")
+
+    def of_resource(self, resource: str) -> list[Plan]:
+        return [plan for plan in self.plans if plan.resource == resource]
+
+    def drawn(self) -> list[Plan]:
+        """Limits of which something must be left when a call is admitted."""
+        return [plan for plan in self.plans if plan.resource in DRAWN_BY_CALLS]
+
+    def preferred(self) -> list[Plan]:
+        """All limits, those first whose finalization wins where several meet."""
+        order = self.policy.finalization.order
+        return sorted(self.plans, key=lambda plan: (order.index(plan.resource), plan.index))
+
+
+def asks_host(plan: Plan) -> bool:
+    """Does a step of the ladder call a function of the host?"""
+    return any(isinstance(step, Finalize) and step.using for step in plan.steps)
+
+
+def rule(id: str, plan: Plan, guard: Expr, updates: Updates, kind: str, word: str, step: int = 0) -> Rule:
+    """A rule about one limit, and, where there are several, one step of its ladder."""
+    name = f"{id}.{plan.name}.{step + 1}" if step else f"{id}.{plan.name}"
+    return Rule(name, guard, updates, Effect(kind, plan.index, word), plan.origin)
+
+
+def late(c: Context, event: str, guard: Expr = TRUE, effect: str = "end") -> list[Rule]:
+    """A deadline has passed: it comes first, whatever else is true."""
+    after = to(Phase.STOPPING if effect == "stop" else Phase.ENDED)
+    name = f"{event}.late" if effect == "end" else f"{event}.{effect}"
+    return [
+        rule(name, plan, all_of(guard, plan.exhausted()), after, effect, "incomplete") for plan in c.of_resource("wall")
+    ]
+
+
+def would_not_fit(event: str, plan: Plan) -> list[Rule]:
+    """Nothing is left: the ladder's extension is taken now, or else the run ends."""
+    end = rule(f"{event}.spent", plan, plan.exhausted(), to(Phase.ENDED), "end", "incomplete")
+    return [*extensions(event, plan, plan.exhausted()), end]
+
+
+def extensions(event: str, plan: Plan, exhausted: Expr) -> list[Rule]:
+    """The ladder stands at an ``extend``: it is taken, and the event looked at again."""
+    extension = plan.extension()
+    if extension is None or plan.step is None:
+        return []
+    position, by = extension
+    updates: Updates = (Set(plan.step, position + 1),)
+    if plan.counted:
+        updates = (*updates, Grant(plan.fuel, by))
+    guard = all_of(exhausted, plan.at(position))
+    return [rule(f"{event}.extend", plan, guard, updates, "again", "extended")]

@@ -1,0 +1,124 @@
+"""The rules about rounds and tool calls (semantics, section 4)."""
+
+from __future__ import annotations
+
+from engine.core.machine.expr import TRUE, And, Eq, Field, Le, Lit, Not, Var, all_of, any_of
+from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
+from engine.core.machine.plan import Plan
+from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
+from engine.core.policy import Finalize
+
+
+def hosted(c: Context) -> tuple[Rule, ...]:
+    pools = [p for p in c.plans if p.resource == "tool_calls"]
+    spend: Updates = (*(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
+    spent = [rule("hosted.over", p, p.exhausted(), (*spend, Set(p.over, 1)), "wait", "hosted") for p in pools]
+    return (*spent, Rule("hosted", TRUE, spend, Effect("wait"), "default: hosted"))
+
+
+def round(c: Context) -> tuple[Rule, ...]:
+    end = to(Phase.ENDED)
+    disobeyed = Effect("end", word="finalization_disobeyed")
+    rules = [Rule("round.disobeyed", Not(NOT_FINAL), end, disobeyed, "default: finalization")]
+    rules += late(c, "round")
+    iterations = [p for p in c.plans if p.resource == "tool_iterations"]
+    for plan in iterations:
+        rules += extensions("round", plan, plan.exhausted())
+        rules += _refusals(c, plan)
+        rules.append(rule("round.spent", plan, plan.exhausted(), end, "end", "incomplete"))
+    spend: Updates = (*(Spend(p.fuel) for p in iterations), Count(meter("tool_iterations")))
+    admit = to(Phase.JUDGING, *spend)
+    rules.append(Rule("round.admit", TRUE, admit, Effect("round"), "default: round"))
+    return tuple(rules)
+
+
+def _refusals(c: Context, plan: Plan) -> list[Rule]:
+    """The round does not fit, but a final call can still be made: its calls are answered, it is not counted."""
+    using = c.policy.finalization.using
+    rules = []
+    for position, step in plan.ladder():
+        if isinstance(step, Finalize):
+            guard, pending = all_of(plan.exhausted(), plan.at(position)), Set("pending", plan.index + 1)
+            if using:
+                ask = to(Phase.RESOLVING, pending, Set("asked", len(c.plans) + 1), Set("given", 0))
+                rules.append(rule("round.resolve", plan, guard, ask, "resolve", "text", position))
+            else:
+                refuse = to(Phase.READY, pending)
+                rules.append(rule("round.refuse", plan, guard, refuse, "refuse", "refused", position))
+    return rules
+
+
+def tool(c: Context) -> tuple[Rule, ...]:
+    rules = _unknown_tools(c)
+    for field, word in (("invalid", "bad_arguments"), ("denied", "denied"), ("limited", "tool_limit")):
+        rules.append(
+            Rule(f"tool.{field}", Eq(Field(field), Lit(1)), (), Effect("reply", word=word), f"default: {word}")
+        )
+    pools = [plan for plan in c.plans if plan.resource == "tool_calls"]
+    for plan in pools:
+        exhausted = (
+            any_of(plan.exhausted(), Eq(Field("round_refused"), Lit(1))) if plan.limit.atomic else plan.exhausted()
+        )
+        rules += extensions("tool", plan, plan.exhausted())
+        rules.append(rule("tool.spent", plan, exhausted, (Set(plan.over, 1),), "reply", "tool_calls"))
+    spend: Updates = (Grant("open", 1), *(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
+    rules.append(Rule("tool.execute", TRUE, spend, Effect("execute"), "default: execute"))
+    return tuple(rules)
+
+
+def _unknown_tools(c: Context) -> list[Rule]:
+    unknown, count = Eq(Field("unknown"), Lit(1)), Count(meter("unknown_tools"))
+    plans = [plan for plan in c.plans if plan.resource == "unknown_tools"]
+    rules: list[Rule] = []
+    for plan in plans:
+        exhausted = And((unknown, plan.exhausted()))
+        rules += extensions("tool", plan, exhausted)
+        rules.append(rule("tool.unknown_over", plan, exhausted, (Set(plan.over, 1), count), "reply", "unknown_tool"))
+    spend: Updates = (*(Spend(p.fuel) for p in plans), count)
+    rules.append(Rule("tool.unknown", unknown, spend, Effect("reply", word="unknown_tool"), "default: unknown_tool"))
+    return rules
+
+
+def judged(c: Context) -> tuple[Rule, ...]:
+    waiting = Not(Le(Var("open"), Lit(0)))
+    rules = [Rule("judged.run", waiting, to(Phase.TOOLS), Effect("run"), "default: execute")]
+    clear = tuple(Set(p.over, 0) for p in c.plans if p.resource in ("tool_calls", "unknown_tools"))
+    for plan in c.preferred():
+        if plan.resource in ("tool_calls", "unknown_tools"):
+            rules += _over(c, plan, clear)
+    ready = to(Phase.READY, *clear)
+    rules.append(Rule("judged.complete", TRUE, ready, Effect("continue"), "default: round"))
+    return tuple(rules)
+
+
+def _over(c: Context, plan: Plan, clear: Updates) -> list[Rule]:
+    """Something in the round did not fit: the ladder moves now that the round is complete."""
+    over = Eq(Var(plan.over), Lit(1))
+    rules = []
+    for position, step in plan.ladder():
+        if isinstance(step, Finalize):
+            guard = all_of(over, plan.at(position))
+            updates = to(Phase.READY, Set("pending", plan.index + 1), *clear)
+            rules.append(rule("judged.finalize", plan, guard, updates, "continue", "pending", position))
+    end = to(Phase.ENDED, *clear)
+    return [*rules, rule("judged.stop", plan, over, end, "end", "incomplete")]
+
+
+def tool_end(c: Context) -> tuple[Rule, ...]:
+    last = to(Phase.JUDGING, Spend("open"))
+    return (
+        Rule("tool_end.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
+        Rule("tool_end.wait", TRUE, (Spend("open"),), Effect("wait"), "default: execute"),
+    )
+
+
+def tool_ends(c: Context) -> tuple[Rule, ...]:
+    others, answer = Not(Le(Var("open"), Lit(1))), Eq(Field("answer"), Lit(1))
+    stop, end = to(Phase.STOPPING, Spend("open")), to(Phase.ENDED, Spend("open"))
+    origin = "default: tool"
+    return (
+        Rule("tool_ends.answer_stop", all_of(others, answer), stop, Effect("stop", word="tool_answer"), origin),
+        Rule("tool_ends.stop", others, stop, Effect("stop", word="tool_stop"), origin),
+        Rule("tool_ends.answer", answer, end, Effect("end", word="tool_answer"), origin),
+        Rule("tool_ends.end", TRUE, end, Effect("end", word="tool_stop"), origin),
+    )

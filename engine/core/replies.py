@@ -1,0 +1,140 @@
+"""Replies and failures: usage first, then deadlines, then the content.
+
+Sections 4 and 5 of the semantics.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.core.core import PHASE, REASON, Core, Values
+from engine.core.decisions import Continue, Illegal, Note, Reply, Retry, Wait
+from engine.core.ends import Result, charge_late, closing, end, ended_in_flight, wake_at
+from engine.core.events import ModelFailed, ModelReplied, Proposed, UsageReported
+from engine.core.machine.machine import Phase
+from engine.core.rounds import propose
+from engine.core.state import WAITING, CallState, RoundCall, State
+from engine.core.vocabulary import MAX_PAUSES
+
+_ESTIMATED = Note("estimated", "the provider reported no usage: charged the host's estimate")
+
+
+def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
+    """An attempt succeeded."""
+    call = s.call
+    if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
+        return _late(core, s, e)
+    s, notes = _charged(core, s, e, call)
+    v, functions = s.vars, e.calls
+    if core.amounts.metered and e.usage is None and call.charged is None:
+        v, rule = core.react.unmetered(v)
+        return end(core, s, e.at, v, rule, ref=e.ref, close=_closed(e.calls))
+    if functions:
+        v, functions, output = _sorted_out(core, v, e.calls)
+        if output:
+            return _answered(core, s, e, v, notes, _closed(functions))
+    if e.finish == "pause" and not functions:
+        return _paused(core, s, e, v, call, notes)
+    if functions:
+        result = propose(core, s, e.at, v, functions, e.ref)
+        return result if not notes else (result[0], structs.replace(result[1], notes=(*notes, *result[1].notes)))
+    if e.text:
+        return _answered(core, s, e, v, notes)
+    if e.finish in ("length", "content_filter"):
+        reason = "truncated" if e.finish == "length" else "content_filter"
+        return _fail(core, s, e.at, v, reason, False, notes, e.ref)
+    v, rule = core.react.empty(v)
+    if rule.effect.kind == "retry":
+        return _retry(s, e.at, v, call, rule.origin, notes)
+    return end(core, s, e.at, v, rule, notes, ref=e.ref)
+
+
+def model_failed(core: Core, s: State, e: ModelFailed) -> Result:
+    """An attempt failed."""
+    call = s.call
+    if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
+        return _late(core, s, e)
+    s, notes = _charged(core, s, e, call)
+    delivered = e.partial == "delivered" and "retract" not in s.run.profile
+    return _fail(core, s, e.at, s.vars, e.reason, delivered, notes, e.ref)
+
+
+def _fail(
+    core: Core, s: State, at: int, v: Values, reason: str, delivered: bool, notes: tuple[Note, ...], ref: str
+) -> Result:
+    assert s.call is not None
+    states = core.amounts.states(v, s.run, s.spent, at) if core.amounts.limits else ()
+    # The attempt's own time may end before the run's: then it is an ordinary time-out.
+    own = core.amounts.deadline(v, s.run, final=v[REASON] > 0) if core.amounts.walls else at + 1
+    cut = reason in ("timeout", "aborted") and at >= own
+    v, rule = core.react.failed(v, states, int(cut), int(delivered))
+    if rule.effect.kind == "end":
+        return end(core, s, at, v, rule, notes, ref=ref, error=reason)
+    after = State(s.run, v, at, s.n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    return after, Continue(rule.origin, notes)
+
+
+def _answered(
+    core: Core, s: State, e: ModelReplied, v: Values, notes: tuple[Note, ...], close: tuple[Reply, ...] = ()
+) -> Result:
+    v, rule = core.react.answered(v)
+    return end(core, s, e.at, v, rule, notes, ref=e.ref, close=close)
+
+
+def _paused(core: Core, s: State, e: ModelReplied, v: Values, call: CallState, notes: tuple[Note, ...]) -> Result:
+    v, rule = core.react.paused(v, int(call.pauses < MAX_PAUSES))
+    if rule.effect.kind == "retry":
+        return _retry(s, e.at, v, structs.replace(call, pauses=call.pauses + 1), rule.origin, notes)
+    return end(core, s, e.at, v, rule, notes, ref=e.ref, error="truncated")
+
+
+def _retry(s: State, at: int, v: Values, call: CallState, because: str, notes: tuple[Note, ...]) -> Result:
+    n = s.n + 1
+    after = State(s.run, v, at, n, call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    return after, Retry(n, call.id, call.attempt + 1, call.client, at, because, notes)
+
+
+def _sorted_out(core: Core, v: Values, calls: tuple[Proposed, ...]) -> tuple[Values, tuple[Proposed, ...], bool]:
+    """Count what the provider executed itself; return the function calls, and whether an answer is among the rest."""
+    if all(c.kind == "function" for c in calls):
+        return v, calls, False
+    for call in calls:
+        if call.kind == "hosted":
+            v, _ = core.react.hosted(v)
+    return v, tuple(c for c in calls if c.kind == "function"), any(c.kind == "output" for c in calls)
+
+
+def _closed(calls: tuple[Proposed, ...]) -> tuple[Reply, ...]:
+    """Results for calls that will not run because the run has its answer, or its end."""
+    functions = [c for c in calls if c.kind == "function"]
+    return tuple(closing(i, RoundCall(c.id, c.name, c.args, WAITING), "stopped") for i, c in enumerate(functions))
+
+
+def _charged(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallState) -> tuple[State, tuple[Note, ...]]:
+    """Charge what the attempt's last report adds, and note the thresholds that crosses."""
+    usage = e.usage
+    if usage is None:
+        return s, ()
+    spent, charged = core.amounts.charge(s.spent, call, usage)
+    call = structs.replace(call, charged=charged)
+    crossed, notes = s.crossed, ((_ESTIMATED,) if e.estimated else ())
+    if core.thresholds:
+        crossed, more = core.thresholds.cross(crossed, lambda p: core.standing(p, s.vars, s.run, spent, e.at))
+        notes = (*notes, *more)
+    after = State(s.run, s.vars, e.at, s.n, call, s.round, s.tool_counts, spent, crossed, s.told)
+    return after, notes
+
+
+def _late(core: Core, s: State, e: ModelReplied | ModelFailed) -> Result:
+    """Not the attempt in hand: the end of what was cancelled, an end that came too late, or a mistake of the host."""
+    phase, call = s.vars[PHASE], s.call
+    known = call is not None and call.attempt > 0 and (call.id != e.call or e.attempt <= call.attempt)
+    if phase == Phase.NEW or call is None or not known:
+        return s, Illegal(f"nobody asked for attempt {e.attempt} of call {e.call}")
+    if call.id != e.call and phase not in (Phase.STOPPING, Phase.ENDED):
+        return s, Illegal(f"call {e.call} is not the one in hand")
+    if e.usage is not None:
+        s = charge_late(core, s, UsageReported(e.at, e.call, e.attempt, e.usage))
+    if phase == Phase.STOPPING and call.id == e.call and call.attempt == e.attempt and not s.round:
+        return ended_in_flight(core, s, e.at, ())
+    return s, Wait(wake_at(s))

@@ -1,0 +1,130 @@
+"""``compile(policy)``: the pure function ``step(state, event) -> (state, decision)``.
+
+Total, deterministic, never raises for any event, reads no clock, performs no I/O and never
+changes its input. Each event is decoded into the machine's fields, the machine reacts, and its
+effect is encoded as a decision; ``reference=True`` lets the interpreter react instead of the
+generated code, which must make no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from msgspec import structs
+
+from engine.core import admission, ends, replies, rounds
+from engine.core.core import Core
+from engine.core.decisions import AnyDecision, Illegal, Note
+from engine.core.ends import wake_at
+from engine.core.events import (
+    AnyEvent,
+    CallRequested,
+    Cancelled,
+    ModelFailed,
+    ModelReplied,
+    Resolved,
+    RetryDue,
+    RunStarted,
+    Tick,
+    ToolEnded,
+    ToolRequested,
+    UsageReported,
+)
+from engine.core.machine.build import build
+from engine.core.machine.interpret import react
+from engine.core.machine.machine import Machine, Rule
+from engine.core.machine.to_python import React, load, parameters, source
+from engine.core.policy import Policy
+from engine.core.state import Run, State
+
+Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
+
+_HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] = {
+    RunStarted: admission.run_started,
+    CallRequested: admission.call_requested,
+    Resolved: rounds.resolved,
+    ModelReplied: replies.model_replied,
+    ModelFailed: replies.model_failed,
+    RetryDue: admission.retry_due,
+    ToolRequested: rounds.tool_requested,
+    ToolEnded: rounds.tool_ended,
+    UsageReported: ends.usage_reported,
+    Tick: ends.tick,
+    Cancelled: ends.cancelled,
+}
+
+
+class Compiled:
+    """A policy ready to decide. ``initial`` is the state before ``RunStarted``."""
+
+    def __init__(self, policy: Policy, *, reference: bool = False) -> None:
+        self.policy = policy
+        self.machine = build(policy)
+        self.source = source(self.machine)
+        functions = _interpreted(self.machine) if reference else load(self.machine, self.source, policy.name)
+        self.core = Core(policy, functions, self.machine)
+        self.fingerprint = policy.fingerprint()
+        self.initial = State(Run("", 0), self.machine.initial)
+        self.step = _step(self.core)
+
+
+def compile(policy: Policy, *, reference: bool = False) -> Compiled:
+    """The policy's ``step``, with what it was made from."""
+    return Compiled(policy, reference=reference)
+
+
+def _step(core: Core) -> Step:
+    handlers = _HANDLERS
+
+    def step(state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
+        if event.at < state.at:
+            return _step_back(core, state, event)
+        handler = handlers.get(event.__class__)
+        if handler is None:
+            return state, Illegal(f"{type(event).__name__} is no event")
+        return handler(core, state, event)
+
+    return step
+
+
+def _step_back(core: Core, state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
+    """A clock that went backwards: the event is read as if it came with the last one."""
+    note = Note("clock", f"the clock went back by {state.at - event.at} ms")
+    handler = _HANDLERS[event.__class__]
+    state, decision = handler(core, state, structs.replace(event, at=state.at))
+    return state, structs.replace(decision, notes=(note, *decision.notes))
+
+
+def _interpreted(machine: Machine) -> SimpleNamespace:
+    """The machine's functions with the calling convention of the generated ones, by interpretation."""
+
+    def function(event: str) -> React:
+        kind = machine.events[event]
+        names = parameters(kind)
+
+        def call(values: tuple[int, ...], *arguments: Any) -> tuple[tuple[int, ...], Rule]:
+            fields: dict[str, int] = {}
+            for name, argument in zip(names, arguments, strict=True):
+                if name in kind.groups:
+                    members = [f.name for f in kind.fields if f.group == name]
+                    fields.update(zip(members, argument, strict=True))
+                else:
+                    fields[name] = int(argument)
+            return react(machine, event, values, fields)
+
+        return call
+
+    return SimpleNamespace(**{event: function(event) for event in machine.rules})
+
+
+def replay(compiled: Compiled, events: Iterable[AnyEvent]) -> State:
+    """The state after these events: the fold of ``step``."""
+    state = compiled.initial
+    for event in events:
+        state, _ = compiled.step(state, event)
+    return state
+
+
+__all__ = ["Compiled", "Step", "compile", "replay", "wake_at"]
