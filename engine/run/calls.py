@@ -1,0 +1,251 @@
+"""One attempt at a model: the request as it goes out, the hooks around it, and what came back as an event.
+
+Never raises (but for a cancellation): whatever a hook, a client or a provider does ends in ``ModelReplied``
+or ``ModelFailed``. Times are the caller's; events made here carry the time they are given by ``Attempt.now``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Literal
+
+from msgspec import structs
+
+from engine.clients.base import ModelError
+from engine.core.canonical import arguments_key
+from engine.core.events import ModelFailed, ModelReplied, Proposed
+from engine.core.messages import Message, Reply, Request, ToolCall, Usage
+from engine.core.state import NO_TIME
+from engine.core.vocabulary import REASONS
+from engine.run import sizes
+from engine.run.effects import ModelCall
+from engine.run.hooks import CallContext, HookError, Rules
+from engine.run.host import MOST_TOOL_CALLS, Host
+from engine.run.results import brief, clean, described
+from engine.run.tools import ArgumentError
+
+_SLACK_S = 1.0
+"""A client's own time limit is this much later than ours, so that the run's deadline is always recognised as such."""
+
+
+class Attempt:
+    """One attempt while it is on its way: what the parts of this process need to know of it.
+
+    ``text`` is what has been streamed so far; ``show`` is called with each piece, ``None`` if nobody looks.
+    """
+
+    __slots__ = ("effect", "now", "put", "run", "show", "text", "thread")
+
+    def __init__(
+        self,
+        effect: ModelCall,
+        run: str,
+        thread: str | None,
+        now: Callable[[], int],
+        put: Callable[[Message], str],
+        show: Callable[[str], None] | None,
+    ) -> None:
+        self.effect = effect
+        self.run = run
+        self.thread = thread
+        self.now = now
+        self.put = put
+        self.show = show
+        self.text: list[str] = []
+
+    def delta(self, piece: str) -> None:
+        """A piece of text has arrived."""
+        self.text.append(piece)
+        if self.show is not None:
+            self.show(piece)
+
+    def failed(
+        self,
+        reason: str,
+        message: str = "",
+        *,
+        retry_after: int | None = None,
+        text: str = "",
+        usage: Usage | None = None,
+        estimated: bool = False,
+    ) -> ModelFailed:
+        """The event for a failed attempt. Its content holds the partial text, and in words what went wrong."""
+        decision = self.effect.decision
+        shown = "".join(self.text)
+        partial: Literal["none", "held", "delivered"] = "delivered" if shown else "held" if text else "none"
+        content = Message(
+            role="assistant", text=clean(shown or text), opaque={"error": clean(message)} if message else None
+        )
+        unit = int.from_bytes(sha256(f"{self.run}:{decision.n}".encode()).digest()[:4], "big") % 1000
+        return ModelFailed(
+            at=self.now(),
+            call=decision.call,
+            attempt=decision.attempt,
+            reason=reason if reason in REASONS else "unknown",
+            retry_after=retry_after,
+            jitter=unit,
+            partial=partial,
+            usage=usage,
+            estimated=estimated,
+            ref=self.put(content) if content.text or message else "",
+        )
+
+
+async def call_model(
+    host: Host,
+    attempt: Attempt,
+    messages: tuple[Message, ...],
+    instruction: Message | None,
+    prepared: dict[str, dict[str, Any]],
+) -> ModelReplied | ModelFailed:
+    """Make one attempt. ``prepared`` receives the validated arguments of each proposed call, by its id."""
+    request: Request | None = None
+    try:
+        made = await _request(host, attempt, messages, instruction)
+        if isinstance(made, Request):
+            request = made
+            if not any(m is not instruction and m.role != "system" for m in request.messages):
+                return attempt.failed("host", "the request has no messages")
+            reply = await _on_the_wire(host, attempt, request)
+        else:
+            reply = made
+        if host.hooks.after_model:
+            reply = await host.hooks.replied(reply, _context(attempt))
+        return _replied(host, attempt, request, reply, prepared)
+    except asyncio.CancelledError:
+        raise
+    except ModelError as exc:
+        return _model_error(attempt, exc, request)
+    except HookError as exc:
+        return attempt.failed("host", brief(exc))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # a hostile client: even SystemExit is only a failed attempt
+        return attempt.failed(_reason(exc), f"the client failed: {described(exc)}")
+
+
+async def _request(
+    host: Host, attempt: Attempt, messages: tuple[Message, ...], instruction: Message | None
+) -> Request | Reply:
+    decision = attempt.effect.decision
+    if decision.notices:
+        messages = (*messages, *(Message(role="user", text=text) for text in decision.notices))
+    request = Request(
+        messages=messages,
+        tools=host.declarations,
+        tool_choice=host.tool_choice,
+        max_output=host.max_output,
+        stream=attempt.show is not None,
+        settings=dict(host.settings) if host.settings else {},
+    )
+    rules = Rules(decision, instruction)
+    if not host.hooks.shapes_requests:
+        return rules.enforce(request)
+    return await host.hooks.prepare(request, rules, _context(attempt))
+
+
+def _context(attempt: Attempt) -> CallContext:
+    d = attempt.effect.decision
+    return CallContext(attempt.run, attempt.thread, d.call, d.attempt, d.client, d.final, d.why)
+
+
+async def _on_the_wire(host: Host, attempt: Attempt, request: Request) -> Reply:
+    decision = attempt.effect.decision
+    client = host.clients.get(decision.client)
+    if client is None:
+        raise ModelError("host", f"there is no client named `{decision.client}`")
+    timeout = None
+    if decision.deadline < NO_TIME:
+        timeout = max(decision.deadline - attempt.now(), 0) / 1000 + _SLACK_S
+    reply = await client.complete(
+        request,
+        on_delta=attempt.delta if request.stream else None,
+        timeout=timeout,
+        idempotency_key=attempt.effect.idempotency,
+    )
+    if not isinstance(reply, Reply):
+        raise ModelError("unknown", f"the client returned a value of type `{type(reply).__name__}`, not a Reply")
+    return reply
+
+
+def _model_error(attempt: Attempt, exc: ModelError, request: Request | None) -> ModelFailed:
+    usage, estimated = exc.usage, False
+    text = exc.text or "".join(attempt.text)
+    if usage is None and text and request is not None:
+        usage, estimated = sizes.guessed(request, Reply(Message(role="assistant", text=text))), True
+    return attempt.failed(
+        exc.reason, brief(exc), retry_after=exc.retry_after_ms, text=exc.text, usage=usage, estimated=estimated
+    )
+
+
+def _reason(exc: BaseException) -> str:
+    if isinstance(exc, TimeoutError):
+        return "timeout"
+    return "network" if isinstance(exc, OSError) else "unknown"
+
+
+def _replied(
+    host: Host, attempt: Attempt, request: Request | None, reply: Reply, prepared: dict[str, dict[str, Any]]
+) -> ModelReplied | ModelFailed:
+    decision = attempt.effect.decision
+    message = reply.message
+    if message.role != "assistant":
+        message = structs.replace(message, role="assistant")
+    calls: tuple[Proposed, ...] = ()
+    usage, estimated = reply.usage, False
+    if usage is None:
+        # A hook that answered in the provider's place has used no tokens.
+        usage, estimated = (Usage(), False) if request is None else (sizes.guessed(request, reply), True)
+    if message.tool_calls:
+        if len(message.tool_calls) > MOST_TOOL_CALLS:
+            said = f"the reply has {len(message.tool_calls)} tool calls; {MOST_TOOL_CALLS} are the most accepted"
+            return attempt.failed("provider", said, usage=usage, estimated=estimated)
+        message = with_own_ids(message, attempt.effect.round)
+        calls = tuple(
+            _proposed(host, f"{attempt.effect.round}.{i}", call, prepared) for i, call in enumerate(message.tool_calls)
+        )
+    return ModelReplied(
+        at=attempt.now(),
+        call=decision.call,
+        attempt=decision.attempt,
+        finish=reply.finish,
+        text=bool(message.text) and not message.text.isspace(),
+        calls=calls,
+        usage=usage,
+        estimated=estimated,
+        ref=attempt.put(message),
+    )
+
+
+def with_own_ids(message: Message, round: int) -> Message:
+    """The message with an id for each call, no two alike. The same object where a provider did so itself."""
+    ids = {call.id for call in message.tool_calls}
+    if len(ids) == len(message.tool_calls) and "" not in ids:
+        return message
+    seen: set[str] = set()
+    calls = []
+    for i, call in enumerate(message.tool_calls):
+        id = call.id
+        if not id or id in seen:
+            id = f"call_{round}_{i}"
+            while id in ids or id in seen:
+                id += "_"
+        seen.add(id)
+        calls.append(call if id == call.id else structs.replace(call, id=id))
+    return structs.replace(message, tool_calls=tuple(calls))
+
+
+def _proposed(host: Host, id: str, call: ToolCall, prepared: dict[str, dict[str, Any]]) -> Proposed:
+    key = arguments_key(call.arguments)
+    tool = host.tools.get(call.name)
+    if call.kind != "function":
+        return Proposed(id, call.name, key, kind=call.kind)
+    if tool is None:
+        return Proposed(id, call.name, key, registered=False)
+    try:
+        prepared[id] = tool.read(call.arguments)
+    except ArgumentError as exc:
+        return Proposed(id, call.name, key, problem=brief(exc))
+    return Proposed(id, call.name, key)

@@ -1,0 +1,259 @@
+"""``Driver``: a policy, clients and tools, ready to make governed runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from engine.clients.base import Client
+from engine.core.messages import Message
+from engine.core.policy import Policy
+from engine.core.state import Used
+from engine.core.step import Compiled, compile
+from engine.run import sizes
+from engine.run.contents import Contents
+from engine.run.effects import Finished, RunSpec
+from engine.run.handle import RunHandle
+from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hooks, RequestProcessor
+from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
+from engine.run.inputs import Input, by_name, opening
+from engine.run.local import LocalEffects, Recorded
+from engine.run.loop import drive
+from engine.run.records import HostRecord, record_of, recorded_spec
+from engine.run.resolvers import Resolver
+from engine.run.result import RunResult, result_of
+from engine.run.streaming import Narrator, RunBegan, RunEnded, Stream
+from engine.run.sync import Background
+from engine.run.threads import counts_threads, total, used_by
+from engine.run.timers import Clock, system_clock
+from engine.run.tools import Tool, toolbox
+from engine.store import MemoryStore, Store
+
+
+class RunError(ValueError):
+    """A run cannot be made or resumed as asked. The message says why and what to do."""
+
+
+class Driver:
+    """Makes runs under one policy. Async first; ``run_sync`` is for programs without an event loop.
+
+    ``clients``: one client, several (the first is used unless the policy switches), or by the names the policy uses.
+    ``tools``: functions or ``Tool``. ``system``: the system message. ``resolvers``: the host's functions that the
+    policy names, each given ``resolver_timeout`` seconds. ``journal``: a store; without one a run cannot be resumed,
+    and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output`` (tokens)
+    go into every request. Hooks: see ``engine.run.hooks``.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Compiled,
+        clients: Client | Sequence[Client] | Mapping[str, Client],
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        *,
+        system: str | None = None,
+        resolvers: Mapping[str, Resolver] | None = None,
+        resolver_timeout: float = DEFAULT_RESOLVER_TIMEOUT_MS / 1000,
+        journal: Store | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tool_choice: str = "auto",
+        max_output: int | None = None,
+        request_processors: Sequence[RequestProcessor] = (),
+        before_model: Sequence[BeforeModel] = (),
+        after_model: Sequence[AfterModel] = (),
+        before_tool: Sequence[BeforeTool] = (),
+        after_tool: Sequence[AfterTool] = (),
+        clock: Clock = system_clock,
+    ) -> None:
+        self.compiled = policy if isinstance(policy, Compiled) else compile(policy)
+        self.system = system
+        self.journal = journal
+        self._clock = clock
+        self._host = Host(
+            clients=by_name(clients),
+            tools=toolbox(tools),
+            hooks=Hooks(request_processors, before_model, after_model, before_tool, after_tool),
+            resolvers=dict(resolvers or {}),
+            resolver_timeout=round(resolver_timeout * 1000),
+            settings=dict(settings or {}),
+            tool_choice=tool_choice,
+            max_output=max_output,
+        )
+        amounts = self.compiled.core.amounts
+        self._overhead = sizes.declared(self._host.declarations) if amounts.metered else None
+        self._per_thread = counts_threads(self.compiled.policy)
+        self._threads: dict[str, Used] = {}
+        self._live: set[str] = set()
+        """Threads with a run going on."""
+        self._policy_json = self.compiled.policy.model_dump_json()
+        self._background: Background | None = None
+
+    # Runs.
+
+    async def run(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
+        """One run, from a question (or messages) to its end.
+
+        Raises:
+            RunError: it cannot be made as asked. Nothing has been called.
+            JournalError: the journal cannot be written. What it holds can be resumed.
+        """
+        return await self.start(input, thread=thread, run_id=run_id)
+
+    def start(
+        self, input: Input, *, thread: str | None = None, run_id: str | None = None, stream: bool = False
+    ) -> RunHandle:
+        """Start a run in the background of the running event loop. Raises as ``run`` does."""
+        run = run_id or uuid.uuid4().hex
+        try:
+            messages = opening(input, self.system)
+        except ValueError as exc:
+            raise RunError(str(exc)) from None
+        store = self.journal if self.journal is not None else MemoryStore()
+        contents = Contents(store)
+        client = next(iter(self._host.clients))
+        spec = RunSpec(
+            run=run,
+            step=self.compiled.step,
+            initial=self.compiled.initial,
+            started=self._clock(),
+            messages=tuple(map(contents.put, messages)),
+            client=client,
+            model=self._host.clients[client].model,
+            thread=thread,
+            fingerprint=self.compiled.fingerprint,
+            thread_used=self._enter(thread),
+            max_output=self._host.max_output,
+            overhead=self._overhead,
+        )
+        try:
+            store.begin(record_of(spec, self._policy_json, HostRecord.of(self._host, spec)))
+        except BaseException:
+            self._live.discard(thread or "")
+            raise
+        return self._go(spec, store, contents, (), stream)
+
+    def stream(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunHandle:
+        """Start a run whose events can be followed: ``async for event in driver.stream(question)``."""
+        return self.start(input, thread=thread, run_id=run_id, stream=True)
+
+    def resume(self, run_id: str, *, stream: bool = False) -> RunHandle:
+        """Go on with a run whose process died, from its journal. A run that has ended just gives its result.
+
+        What was in flight is started again, with the same idempotency keys; nothing else happens twice.
+
+        Raises:
+            RunError: no journal, another policy or other clients than it began with.
+            JournalError: there is no such run.
+        """
+        if self.journal is None:
+            raise RunError("this driver has no journal to resume from: pass `journal=`")
+        loaded = self.journal.load(run_id)
+        try:
+            spec = recorded_spec(loaded, self.compiled, self._host)
+        except ValueError as exc:
+            raise RunError(str(exc)) from None
+        self._occupy(spec.thread)
+        recorded = tuple((step.event, step.digest) for step in loaded.steps)
+        return self._go(spec, self.journal, Contents(self.journal), recorded, stream)
+
+    def run_sync(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
+        """``run`` for programs without an event loop. Ctrl-C cancels the run properly, then is raised.
+
+        Runs of all threads share one event loop in the background, so that connections are reused.
+        """
+        return self._sync().result(lambda: self.start(input, thread=thread, run_id=run_id))
+
+    def resume_sync(self, run_id: str) -> RunResult:
+        """``resume`` for programs without an event loop."""
+        return self._sync().result(lambda: self.resume(run_id))
+
+    async def aclose(self) -> None:
+        """Close the clients."""
+        for client in self._host.clients.values():
+            await client.aclose()
+
+    def close(self) -> None:
+        """Close the clients and the event loop of ``run_sync``."""
+        background, self._background = self._background, None
+        if background is not None:
+            background.close(self.aclose)
+
+    # Inside.
+
+    def _sync(self) -> Background:
+        if self._background is None:
+            self._background = Background()
+        return self._background
+
+    def _enter(self, thread: str | None) -> Used | None:
+        """What the thread's earlier runs have used; from here on it has a run going on."""
+        self._occupy(thread)
+        if thread is None or not self._per_thread:
+            return None
+        try:
+            if self.journal is not None:
+                return used_by(self.journal, thread)
+        except BaseException:
+            self._live.discard(thread)
+            raise
+        return self._threads.get(thread)
+
+    def _occupy(self, thread: str | None) -> None:
+        if thread is not None and self._per_thread:
+            if thread in self._live:
+                raise RunError(
+                    f"thread `{thread}` has a run going on, and the policy counts per thread: await that one first"
+                )
+            self._live.add(thread)
+
+    def _left(self, thread: str | None, used: Used | None) -> None:
+        if thread is not None and self._per_thread:
+            self._live.discard(thread)
+            if used is not None and self.journal is None:
+                self._threads[thread] = total((self._threads.get(thread, Used()), used))
+
+    def _go(
+        self, spec: RunSpec, store: Store, contents: Contents, recorded: tuple[Recorded, ...], stream: bool
+    ) -> RunHandle:
+        told = Stream() if stream else None
+        narrator = None
+        if told is not None:
+            narrator = Narrator(self.compiled.core, contents.get, told.emit)
+            told.emit(RunBegan(spec.run))
+        effects = LocalEffects(
+            self._host, spec, contents, _Appender(store, spec.run, len(recorded)), self._clock, narrator, recorded
+        )
+        return RunHandle(spec.run, self._drive(spec, contents, effects, told), effects.interrupt, told)
+
+    async def _drive(self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None) -> RunResult:
+        used: Used | None = None
+        try:
+            finished = await drive(spec, spec.initial, effects)
+            assert isinstance(finished, Finished)
+            used = finished.outcome.used
+            said: tuple[Message, ...] = effects.conversation(finished.transcript)
+            result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get)
+            if told is not None:
+                told.emit(RunEnded(result))
+            return result
+        finally:
+            effects.close()
+            self._left(spec.thread, used)
+            if told is not None:
+                told.finish()
+
+
+class _Appender:
+    """Numbers the events of one run as they go into its journal."""
+
+    __slots__ = ("_append", "_run", "_seq")
+
+    def __init__(self, store: Store, run: str, seq: int) -> None:
+        self._append = store.append
+        self._run = run
+        self._seq = seq
+
+    def __call__(self, event: Any, decision: Any) -> None:
+        self._append(self._run, self._seq, event, decision)
+        self._seq += 1

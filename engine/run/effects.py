@@ -1,0 +1,160 @@
+"""What an environment offers to the loop: the ``Effects`` protocol, and the records that name an effect.
+
+An effect is something the world does for a run: one attempt at a model, one tool execution, one
+question to a host's function. The loop starts effects and learns of their ends as events; where and
+how they are carried out (tasks of this process, a durable engine) it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from msgspec import Struct
+
+from engine.core.decisions import AnyDecision, Call, Execute, Resolve
+from engine.core.events import AnyEvent, ModelFailed, ModelReplied, Resolved, ToolEnded
+from engine.core.messages import Message, ToolCall
+from engine.core.state import Outcome, State, Used
+from engine.core.transcript import Transcript
+
+Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
+"""The one pure function that decides a run."""
+
+
+class ProtocolError(RuntimeError):
+    """The host and the core disagree about the run. A fault of the host, never of a policy or a model."""
+
+
+class RunSpec(Struct, frozen=True):
+    """Everything a run needs to be driven from its first event to its last.
+
+    ``messages`` names the opening messages in the content store. ``overhead`` is how many characters every
+    request carries besides its messages (the tools' declarations); ``None``: no limit wants a request's size.
+    """
+
+    run: str
+    step: Step
+    initial: State
+    started: int
+    messages: tuple[str, ...]
+    client: str
+    model: str = ""
+    thread: str | None = None
+    parent: str | None = None
+    fingerprint: str = ""
+    thread_used: Used | None = None
+    max_output: int | None = None
+    overhead: int | None = None
+
+
+class ModelCall(Struct, frozen=True, gc=False):
+    """One attempt at a model, with the conversation so far. ``round`` is the number its tool calls would have.
+
+    ``idempotency`` is the same whenever this very attempt is started again after a crash.
+    """
+
+    key: str
+    decision: Call
+    transcript: Transcript
+    round: int
+    idempotency: str
+
+
+class ToolRun(Struct, frozen=True, gc=False):
+    """One execution of a tool."""
+
+    key: str
+    decision: Execute
+    call: ToolCall
+    idempotency: str
+
+
+class ResolverRun(Struct, frozen=True, gc=False):
+    """One question to a host's function."""
+
+    key: str
+    decision: Resolve
+    transcript: Transcript
+
+
+Effect = ModelCall | ToolRun | ResolverRun
+
+
+def model_key(call: str, attempt: int) -> str:
+    """Key of an attempt at a model, unique in the run."""
+    return f"call:{call}.{attempt}"
+
+
+def tool_key(id: str) -> str:
+    """Key of a tool execution, unique in the run while it is open."""
+    return f"tool:{id}"
+
+
+def resolver_key(name: str) -> str:
+    """Key of a question to the host's function ``name``; there is one at a time."""
+    return f"resolver:{name}"
+
+
+def settles(event: AnyEvent) -> str:
+    """The key of the effect whose end this event reports; empty for any other event."""
+    kind = event.__class__
+    if kind is ModelReplied or kind is ModelFailed:
+        return model_key(event.call, event.attempt)  # type: ignore[union-attr]
+    if kind is ToolEnded:
+        return tool_key(event.id)  # type: ignore[union-attr]
+    if kind is Resolved:
+        return resolver_key(event.name)  # type: ignore[union-attr]
+    return ""
+
+
+class Position(Struct, frozen=True):
+    """Where the loop stands when nothing is in flight: enough to go on in another process or execution.
+
+    ``messages`` names the whole conversation so far in the content store.
+    """
+
+    at: int
+    calls: int
+    rounds: int
+    messages: tuple[str, ...]
+
+
+class Finished(Struct, frozen=True):
+    """The run has ended; its transcript is one a provider accepts again."""
+
+    outcome: Outcome
+    state: State
+    transcript: Transcript
+
+
+class Moved(Struct, frozen=True):
+    """The environment asked to go on in a fresh execution, from here."""
+
+    state: State
+    position: Position
+
+
+class Effects(Protocol):
+    """What an environment offers. ``next`` is the only place where the loop waits, and the only source of order."""
+
+    def start(self, effect: Effect) -> None:
+        """Begin an effect, do not wait for it. Its end comes out of ``next``, exactly once."""
+
+    async def next(self, until: int) -> AnyEvent:
+        """The next thing that happens; ``Tick`` if nothing does before ``until`` (ms)."""
+
+    def cancel(self, keys: Iterable[str]) -> None:
+        """Ask these effects to end. Their ends are reported as usual."""
+
+    def put(self, content: Message) -> str:
+        """Store a content, before any event names it; its reference."""
+
+    def get(self, ref: str) -> Message:
+        """The content of a reference."""
+
+    def publish(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
+        """An event has been decided. Called before any effect of the decision starts: journal it here, tell listeners."""
+
+    def should_continue_as_new(self) -> bool:
+        """Asked when nothing is in flight: should the loop hand over to a fresh execution?"""

@@ -1,0 +1,157 @@
+"""One execution of a tool: its hooks, the function on the event loop or in a thread, and the result as an event.
+
+Never raises (but for a cancellation). A thread cannot be cut: whoever stops waiting for one leaves it to
+end by itself, and its late end reaches nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from engine.core.events import ToolEnded
+from engine.core.messages import Message
+from engine.core.vocabulary import REFUSALS
+from engine.run.effects import ToolRun
+from engine.run.hooks import HookError, ToolInvocation
+from engine.run.host import Host
+from engine.run.results import ToolResult, brief, failure, to_result
+from engine.run.tools import ArgumentError, Tool, ToolContext
+
+
+class Execution:
+    """One execution while it goes on. ``in_thread``: a thread is working, which nobody can interrupt."""
+
+    __slots__ = ("context", "effect", "in_thread", "now", "put")
+
+    def __init__(self, effect: ToolRun, run: str, now: Callable[[], int], put: Callable[[Message], str]) -> None:
+        decision, call = effect.decision, effect.call
+        self.effect = effect
+        self.now = now
+        self.put = put
+        self.in_thread = False
+        self.context = ToolContext(
+            run, decision.id, call.name, call.arguments, decision.attempt, decision.deadline, effect.idempotency
+        )
+
+    def ended(self, result: ToolResult) -> ToolEnded:
+        """The event for a result; the result itself becomes a content of the conversation."""
+        decision = self.effect.decision
+        content = Message(
+            role="tool", text=result.text, tool_call_id=self.effect.call.id, is_error=result.status != "ok"
+        )
+        return ToolEnded(
+            at=self.now(),
+            id=decision.id,
+            attempt=decision.attempt,
+            status=result.status,
+            result=sha256(result.text.encode("utf-8", "replace")).hexdigest(),
+            ends=result.ends,
+            ref=self.put(content),
+        )
+
+    def cut(self, status: str) -> ToolEnded:
+        """The event for an execution that was given up: ``timed_out`` or ``cancelled``."""
+        self.context.cancelled = True
+        timed_out = status == "timed_out"
+        return self.ended(ToolResult(REFUSALS[status], "timed_out" if timed_out else "cancelled"))
+
+
+async def run_tool(host: Host, execution: Execution, arguments: dict[str, Any] | None) -> ToolEnded:
+    """Execute a tool call. ``arguments``: validated ones, if this process has them still."""
+    name = execution.effect.call.name
+    tool = host.tools.get(name)
+    if tool is None:
+        return execution.ended(ToolResult(REFUSALS["unknown_tool"].format(tool=name), "failed"))
+    try:
+        if arguments is None:
+            arguments = tool.read(execution.effect.call.arguments)
+        hooks = host.hooks
+        if hooks.before_tool or hooks.after_tool:
+            return execution.ended(await _with_hooks(host, tool, execution, arguments))
+        return execution.ended(await _result(tool, execution, arguments))
+    except asyncio.CancelledError:
+        raise
+    except ArgumentError as exc:
+        text = REFUSALS["bad_arguments"].format(tool=name, problem=brief(exc))
+        return execution.ended(ToolResult(text, "failed"))
+    except HookError as exc:
+        return execution.ended(ToolResult(f"The tool `{name}` failed: {brief(exc)}", "failed"))
+
+
+async def _with_hooks(host: Host, tool: Tool, execution: Execution, arguments: dict[str, Any]) -> ToolResult:
+    invocation = ToolInvocation(tool.name, arguments, execution.context)
+    changed = await host.hooks.starting(invocation)
+    if isinstance(changed, ToolResult):
+        result = changed
+    else:
+        if changed is not None:
+            arguments = tool.accept(changed)
+            invocation = ToolInvocation(tool.name, arguments, execution.context)
+        result = await _result(tool, execution, arguments)
+    return await host.hooks.ended(invocation, result)
+
+
+async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -> ToolResult:
+    try:
+        if tool.is_async:
+            value = await tool.call(arguments, execution.context)
+        else:
+            value = await _in_thread(execution, lambda: tool.call(arguments, execution.context))
+            if inspect.isawaitable(value):  # a plain function may return a coroutine
+                value = await value
+        return to_result(value)
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return failure(tool.name, exc)  # something inside the tool was cancelled, not the tool
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # SystemExit too: a tool must not end the process
+        return failure(tool.name, exc)
+
+
+async def _in_thread(execution: Execution, work: Callable[[], Any]) -> Any:
+    """Run ``work`` in a thread of its own.
+
+    No pool: a tool that blocks for ever would take a worker from all others, and a pool's threads keep the
+    process alive at its exit. A daemon thread does neither.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(error: BaseException | None, value: Any) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(value)
+        elif isinstance(error, StopIteration | KeyboardInterrupt):  # neither may pass through a future
+            done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+        else:
+            done.set_exception(error)
+
+    def target() -> None:
+        error: BaseException | None = None
+        value = None
+        try:
+            value = context.run(work)
+        except BaseException as exc:  # delivered to the run, where it becomes a result
+            error = exc
+        try:
+            loop.call_soon_threadsafe(deliver, error, value)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    execution.in_thread = True
+    threading.Thread(target=target, name=f"tool {execution.context.name}", daemon=True).start()
+    try:
+        return await done
+    finally:
+        execution.in_thread = False

@@ -1,0 +1,35 @@
+"""What a host brings to its runs: clients, tools, hooks, resolvers, settings. Fixed while runs go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.clients.base import Client
+from engine.core.messages import ToolSpec
+from engine.run.hooks import Hooks
+from engine.run.tools import Tool
+
+DEFAULT_RESOLVER_TIMEOUT_MS = 10_000
+MOST_TOOL_CALLS = 1024
+"""More tool calls in one reply are no use of tools but a fault of the model or an attack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """See the module. ``settings`` and ``tool_choice`` go into every request, ``max_output`` is in tokens."""
+
+    clients: Mapping[str, Client]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    hooks: Hooks = Hooks()
+    resolvers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    resolver_timeout: int = DEFAULT_RESOLVER_TIMEOUT_MS
+    """Milliseconds."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tool_choice: str = "auto"
+    max_output: int | None = None
+    declarations: tuple[ToolSpec, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "declarations", tuple(tool.spec for tool in self.tools.values()))

@@ -1,0 +1,316 @@
+"""``Effects`` in this process: tasks, one timer, one inbox, a journal.
+
+Effects are tasks of the event loop. Each ends exactly once, by whatever comes first: its own end, its
+deadline, or (when the run is over) nothing at all; later ends reach nobody. A run is resumed by handing
+over what its journal holds: those events come out of ``next`` first, nothing is started meanwhile, and
+what was in flight at the end of them is started then, with the idempotency keys it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from engine.core import events as e
+from engine.core.decisions import AnyDecision, Note, digest
+from engine.core.messages import Message
+from engine.core.state import NO_TIME, State
+from engine.core.transcript import Transcript, messages
+from engine.run import calls, executions, resolvers
+from engine.run.contents import Contents
+from engine.run.effects import Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
+from engine.run.host import Host
+from engine.run.inbox import Inbox
+from engine.run.timers import Alarm, Clock
+
+Recorded = tuple[e.AnyEvent, str]
+"""An event as it was journaled, and the digest of the decision it got."""
+
+
+class Listener(Protocol):
+    """Who follows a run while it goes on."""
+
+    streams: bool
+    """Does it want to see text as it arrives?"""
+
+    def replayed(self, event: e.AnyEvent) -> None: ...
+
+    def decided(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None: ...
+
+    def started(self, effect: Effect) -> None: ...
+
+    def delta(self, effect: ModelCall, text: str) -> None: ...
+
+    def noted(self, note: Note) -> None: ...
+
+
+class _Flight:
+    """One effect that is going on. ``stopped``: it was asked to end."""
+
+    __slots__ = ("deadline", "effect", "stopped", "task", "work")
+
+    def __init__(self, effect: Effect, work: calls.Attempt | executions.Execution | None, deadline: int) -> None:
+        self.effect = effect
+        self.work = work
+        self.deadline = deadline
+        self.stopped = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class LocalEffects:
+    """See the module. One object drives one run; it belongs to the event loop it was made on."""
+
+    def __init__(
+        self,
+        host: Host,
+        spec: RunSpec,
+        contents: Contents,
+        record: Callable[[e.AnyEvent, AnyDecision], None],
+        clock: Clock,
+        listener: Listener | None = None,
+        recorded: Iterable[Recorded] = (),
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._host = host
+        self._spec = spec
+        self._contents = contents
+        self._record = record
+        self._clock = clock
+        self._listener = listener
+        self._recorded = deque(recorded)
+        self._dead: dict[str, Effect] = {}
+        """Effects of the journal that have no end in it."""
+        self._dead_stopped: set[str] = set()
+        self._flights: dict[str, _Flight] = {}
+        self._lingering: set[asyncio.Task[None]] = set()
+        """Tasks nobody waits for, kept from being collected while they run."""
+        self._prepared: dict[str, dict[str, Any]] = {}
+        self._said: list[Message] = []
+        self._inbox = Inbox(loop, spec.started)
+        self._alarm = Alarm(loop, clock, self._rang)
+        self._until = NO_TIME
+        self._interrupted = False
+        self.put = contents.put
+        self.get = contents.get
+
+    # What the loop asks for.
+
+    def start(self, effect: Effect) -> None:
+        if self._recorded:
+            self._dead[effect.key] = effect
+        else:
+            self._launch(effect)
+
+    async def next(self, until: int) -> e.AnyEvent:
+        if self._recorded:
+            event = self._recorded[0][0]
+            self._dead.pop(settles(event), None)
+            self._inbox.last = event.at
+            return event
+        if self._dead:
+            self._revive()
+        inbox = self._inbox
+        if not inbox:
+            self._until = until
+            self._alarm.set(until)
+            await self._wait()
+            self._until = NO_TIME
+        return inbox.take()
+
+    def cancel(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if key in self._dead:
+                self._dead_stopped.add(key)
+            flight = self._flights.get(key)
+            if flight is None or flight.stopped:
+                continue
+            flight.stopped = True
+            work = flight.work
+            if isinstance(work, executions.Execution):
+                work.context.cancelled = True
+                if work.in_thread:
+                    continue  # it ends by itself within the grace, or is left behind
+            if flight.task is not None:
+                flight.task.cancel()
+
+    def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
+        listener = self._listener
+        if self._recorded:
+            self._compare(event, decision)
+            if listener is not None:
+                listener.replayed(event)
+            return
+        self._record(event, decision)
+        if listener is not None:
+            listener.decided(event, decision, state)
+
+    def should_continue_as_new(self) -> bool:
+        return False
+
+    # What the driver asks for.
+
+    def interrupt(self, cause: str) -> None:
+        """Somebody wants the run to end. Only the first time counts, only from the loop's own thread."""
+        if not self._interrupted:
+            self._interrupted = True
+            self._inbox.post(e.Cancelled(self._clock(), cause))
+
+    def conversation(self, transcript: Transcript) -> tuple[Message, ...]:
+        """The messages of a transcript, of which each call makes only the new ones."""
+        said = self._said
+        if len(transcript) > len(said):
+            said += messages(transcript.entries(len(said)), self.get, said)
+        return tuple(said)
+
+    def close(self) -> None:
+        """The run is over: leave behind what is still going on."""
+        self._alarm.stop()
+        for flight in self._flights.values():
+            self._abandon(flight)
+        self._flights.clear()
+
+    # Effects.
+
+    def _launch(self, effect: Effect) -> None:
+        if self._listener is not None:
+            self._listener.started(effect)
+        work: calls.Attempt | executions.Execution | None = None
+        deadline = effect.decision.deadline
+        if effect.__class__ is ModelCall:
+            work = self._attempt(effect)  # type: ignore[arg-type]
+            running = self._call(work)
+        elif effect.__class__ is ToolRun:
+            work = executions.Execution(effect, self._spec.run, self._clock, self.put)  # type: ignore[arg-type]
+            arguments = self._prepared.pop(effect.decision.id, None)  # type: ignore[union-attr]
+            running = executions.run_tool(self._host, work, arguments)  # type: ignore[assignment]
+        else:
+            deadline = min(deadline, self._clock() + self._host.resolver_timeout)
+            running = self._ask(effect)  # type: ignore[arg-type]
+        flight = _Flight(effect, work, deadline)
+        self._flights[effect.key] = flight
+        flight.task = self._loop.create_task(self._fly(flight, running))
+        self._alarm.set(deadline)
+
+    async def _fly(self, flight: _Flight, running: Any) -> None:
+        key = flight.effect.key
+        try:
+            event = await running
+        except asyncio.CancelledError:
+            if self._flights.get(key) is not flight:
+                return
+            event = self._cut(flight, "cancelled")
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+            self._inbox.post(event)
+
+    def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
+        """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
+        work = flight.work
+        if isinstance(work, executions.Execution):
+            return work.cut(status)
+        if isinstance(work, calls.Attempt):
+            timed_out = status == "timed_out"
+            return work.failed("timeout" if timed_out else "aborted", "no answer in time" if timed_out else "cancelled")
+        name = flight.effect.decision.name  # type: ignore[union-attr]
+        if status == "timed_out":
+            self._note(Note("warn", f"resolver `{name}` did not answer in time"))
+        return e.Resolved(self._clock(), name, "timed_out" if status == "timed_out" else "failed")
+
+    def _attempt(self, effect: ModelCall) -> calls.Attempt:
+        listener = self._listener
+        show = None
+        if listener is not None and listener.streams:
+
+            def show(piece: str) -> None:
+                if effect.key in self._flights:
+                    listener.delta(effect, piece)
+
+        return calls.Attempt(effect, self._spec.run, self._spec.thread, self._clock, self.put, show)
+
+    def _call(self, attempt: calls.Attempt) -> Any:
+        decision = attempt.effect.decision
+        instruction = None
+        if decision.instruction_ref:
+            instruction = self.get(decision.instruction_ref)
+        elif decision.instruction:
+            instruction = Message("user", decision.instruction)
+        said = self.conversation(attempt.effect.transcript)
+        self._prepared.clear()
+        return calls.call_model(self._host, attempt, said, instruction, self._prepared)
+
+    async def _ask(self, effect: ResolverRun) -> e.AnyEvent:
+        decision, spec = effect.decision, self._spec
+        said: Sequence[Message] = self.conversation(effect.transcript)
+        context = resolvers.ResolverContext(
+            spec.run, spec.thread, decision.resource, decision.used, decision.maximum, said
+        )
+        resolver = self._host.resolvers.get(decision.name)
+        event, problem = await resolvers.ask(resolver, decision, context, self._clock, self.put)
+        if problem:
+            self._note(Note("warn", problem))
+        return event
+
+    def _note(self, note: Note) -> None:
+        if self._listener is not None:
+            self._listener.noted(note)
+
+    def _abandon(self, flight: _Flight) -> None:
+        if isinstance(flight.work, executions.Execution):
+            flight.work.context.cancelled = True
+        task = flight.task
+        if task is not None and not task.done():
+            self._lingering.add(task)
+            task.add_done_callback(self._lingering.discard)
+            task.cancel()
+
+    # Time.
+
+    def _rang(self) -> None:
+        now = self._clock()
+        for key, flight in list(self._flights.items()):
+            if flight.deadline <= now:
+                del self._flights[key]
+                self._inbox.post(self._cut(flight, "timed_out"))
+                self._abandon(flight)
+            else:
+                self._alarm.set(flight.deadline)
+        if self._until <= now:
+            if not self._inbox:
+                self._inbox.post(e.Tick(now))
+        else:
+            self._alarm.set(self._until)
+
+    async def _wait(self) -> None:
+        """Wait for something to happen. Cancelling the loop's task is such a thing, the first time."""
+        while True:
+            try:
+                return await self._inbox.wait()
+            except asyncio.CancelledError:
+                if self._interrupted:
+                    raise
+                self.interrupt("shutdown")
+
+    # Resuming.
+
+    def _compare(self, event: e.AnyEvent, decision: AnyDecision) -> None:
+        then, digested = self._recorded.popleft()
+        if then != event:
+            raise ProtocolError(f"run {self._spec.run}: its journal says {then!r}, where it now would say {event!r}")
+        if digested and digested != digest(decision):
+            raise ProtocolError(
+                f"run {self._spec.run}: the journaled decision on {then!r} is another one than the one taken now"
+            )
+
+    def _revive(self) -> None:
+        """Start again what was in flight when the process died; what had been asked to end has ended with it."""
+        dead, self._dead = self._dead, {}
+        for key, effect in dead.items():
+            if key not in self._dead_stopped:
+                self._launch(effect)
+            elif isinstance(effect, ToolRun):
+                self._inbox.post(executions.Execution(effect, self._spec.run, self._clock, self.put).cut("cancelled"))
+            elif isinstance(effect, ModelCall):
+                self._inbox.post(self._attempt(effect).failed("aborted", "cancelled"))

@@ -1,0 +1,92 @@
+"""What the journal keeps of a run beside its events, and how a run is taken up again from it."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from engine.core.events import RunStarted
+from engine.core.step import Compiled
+from engine.run.effects import RunSpec
+from engine.run.host import Host
+from engine.store import Recorded, RunRecord
+
+
+class HostRecord(Struct, frozen=True):
+    """What a run must find again to go on as it began: wire format and model of each client, and the request's bounds.
+
+    ``primary`` names the client that calls go to first.
+    """
+
+    primary: str
+    clients: dict[str, tuple[str, str]]
+    max_output: int | None = None
+    overhead: int | None = None
+
+    @classmethod
+    def of(cls, host: Host, spec: RunSpec) -> HostRecord:
+        return cls(spec.client, named(host), spec.max_output, spec.overhead)
+
+
+def named(host: Host) -> dict[str, tuple[str, str]]:
+    """Wire format and model of each client, by name."""
+    return {name: (client.wire, client.model) for name, client in host.clients.items()}
+
+
+def record_of(spec: RunSpec, policy: str, host: HostRecord) -> RunRecord:
+    """The journal's record of a run that begins. ``policy`` is JSON."""
+    return RunRecord(
+        run=spec.run,
+        policy=policy,
+        started=spec.started,
+        fingerprint=spec.fingerprint,
+        thread=spec.thread,
+        parent=spec.parent,
+        host=msgspec.json.encode(host, order="sorted").decode(),
+    )
+
+
+def recorded_spec(recorded: Recorded, compiled: Compiled, host: Host) -> RunSpec:
+    """The spec of a journaled run, to go on under this policy with these clients.
+
+    Raises:
+        ValueError: it began under another policy or with other clients; the first difference is named.
+    """
+    record = recorded.record
+    if record.fingerprint != compiled.fingerprint:
+        raise ValueError(
+            f"run {record.run} began under another policy (fingerprint {record.fingerprint[:12]}, this one has "
+            f"{compiled.fingerprint[:12]}): a run goes on under the policy it began with"
+        )
+    then = msgspec.json.decode(record.host, type=HostRecord)
+    _same_clients(record.run, then.clients, named(host))
+    if not recorded.steps:
+        raise ValueError(f"run {record.run} was killed before its first event: start it anew")
+    began = recorded.steps[0].event
+    if not isinstance(began, RunStarted):
+        raise ValueError(f"the journal of run {record.run} does not begin with its start")
+    return RunSpec(
+        run=record.run,
+        step=compiled.step,
+        initial=compiled.initial,
+        started=began.at,
+        messages=began.refs,
+        client=then.primary,
+        model=then.clients[then.primary][1],
+        thread=record.thread,
+        parent=record.parent,
+        fingerprint=record.fingerprint,
+        thread_used=began.thread_used,
+        max_output=then.max_output,
+        overhead=then.overhead,
+    )
+
+
+def _same_clients(run: str, then: dict[str, tuple[str, str]], now: dict[str, tuple[str, str]]) -> None:
+    for name, (wire, model) in then.items():
+        if name not in now:
+            raise ValueError(f"run {run} began with a client named `{name}`, which this driver does not have")
+        if now[name] != (wire, model):
+            raise ValueError(
+                f"run {run} began with client `{name}` as {wire} {model}; now it is {now[name][0]} {now[name][1]}"
+            )

@@ -1,0 +1,123 @@
+"""What a tool returned, as the text a model reads.
+
+A string is taken as it is, everything else becomes JSON. A value that has no JSON form is the
+tool's fault and reported as such; ``repr`` is never used, since it shows addresses and insides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from pydantic_core import to_json
+
+_LONGEST_ERROR = 500
+
+
+class ResultError(ValueError):
+    """A value that cannot be written as JSON."""
+
+
+class ToolResult(Struct, frozen=True):
+    """The result of one execution: what the model reads, and how it went.
+
+    ``ends`` says that the tool ends the run: with this text as the run's answer, or without one.
+    """
+
+    text: str
+    status: Literal["ok", "failed", "timed_out", "cancelled"] = "ok"
+    ends: Literal["", "answer", "stop"] = ""
+
+
+class EndRun(Exception):
+    """Base of the two markers by which a tool ends its run. Raise it or return it."""
+
+    ends: Literal["answer", "stop"]
+
+    def __init__(self, value: Any = None) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Answer(EndRun):
+    """``value`` is the answer of the whole run: no further model call is made."""
+
+    ends = "answer"
+
+
+class StopRun(EndRun):
+    """The run must stop here; ``value`` is kept as the tool's result."""
+
+    ends = "stop"
+
+
+def to_text(value: Any) -> str:
+    """The text of any value a tool may return. ``None`` is ``null``, infinities and NaN are strings.
+
+    Raises:
+        ResultError: it has no JSON form; the message says what stood in the way.
+    """
+    if value.__class__ is str:
+        return clean(value)
+    if isinstance(value, str):
+        return clean(str(value))
+    try:
+        return to_json(value, inf_nan_mode="strings", fallback=_other).decode("utf-8")
+    except ResultError:
+        raise
+    except Exception as exc:  # whatever a value's own serializer may raise
+        raise ResultError(f"a value of type `{type(value).__name__}` cannot be written as JSON: {brief(exc)}") from None
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return msgspec.to_builtins(value)
+    raise ResultError(f"a value of type `{type(value).__name__}` cannot be written as JSON")
+
+
+def to_result(value: Any) -> ToolResult:
+    """The result of a tool that returned ``value``. Raises ``ResultError``."""
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, EndRun):
+        return ToolResult(to_text(value.value), ends=value.ends)
+    return ToolResult(to_text(value))
+
+
+def failure(tool: str, exc: BaseException) -> ToolResult:
+    """The result of a tool that raised: its kind and message, never its traceback."""
+    if isinstance(exc, EndRun):
+        try:
+            return to_result(exc)
+        except ResultError as unfit:
+            exc = unfit
+    if isinstance(exc, ResultError):
+        return ToolResult(f"The tool `{tool}` ran, but returned nothing usable: {brief(exc)}", "failed")
+    return ToolResult(f"The tool `{tool}` failed: {described(exc)}", "failed")
+
+
+def described(exc: BaseException) -> str:
+    """An exception in one short line: its type, and its message if it has one."""
+    said = brief(exc)
+    return f"{type(exc).__name__}: {said}" if said else type(exc).__name__
+
+
+def brief(exc: BaseException) -> str:
+    """An exception's message on one line, cut to a length a model may read. Never raises."""
+    try:
+        line = clean(" ".join(str(exc).split()))
+    except Exception:  # a hostile __str__
+        return ""
+    return line if len(line) <= _LONGEST_ERROR else line[: _LONGEST_ERROR - 1] + "…"
+
+
+def clean(text: str) -> str:
+    """Text without lone surrogates, which no JSON in UTF-8 can carry."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text

@@ -1,0 +1,244 @@
+"""Tools from plain Python functions: what the model is told of them, and how their arguments are read.
+
+The declaration comes from the function's name, docstring and annotations; pydantic makes the JSON
+Schema and validates what a model sends. Running a tool, with hooks and deadlines, is ``executions``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic_core import to_jsonable_python
+from typing_extensions import NotRequired, TypedDict
+
+from engine.core.messages import ToolSpec
+from engine.run.results import brief, described
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MOST_PROBLEMS = 5
+
+
+class ToolDefinitionError(ValueError):
+    """A function cannot be offered to a model as it is written."""
+
+
+class ArgumentError(ValueError):
+    """Arguments that a tool does not accept; the message is meant for the model."""
+
+
+class ToolContext:
+    """What a tool may know of its execution: ask for it with a parameter annotated ``ToolContext``.
+
+    ``arguments`` is the raw JSON the model sent, ``deadline`` is in milliseconds since 1970,
+    ``idempotency_key`` is the same when an execution is started again after a crash or a failure.
+    ``cancelled`` turns true when nobody waits any more: long synchronous tools should look at it.
+    """
+
+    __slots__ = ("arguments", "attempt", "cancelled", "deadline", "id", "idempotency_key", "name", "run")
+
+    def __init__(
+        self, run: str, id: str, name: str, arguments: str, attempt: int, deadline: int, idempotency_key: str
+    ) -> None:
+        self.run = run
+        self.id = id
+        self.name = name
+        self.arguments = arguments
+        self.attempt = attempt
+        self.deadline = deadline
+        self.idempotency_key = idempotency_key
+        self.cancelled = False
+
+
+class Tool:
+    """One tool: ``spec`` is its declaration, ``function`` what is called, ``is_async`` how."""
+
+    __slots__ = ("_adapter", "_context", "_positional", "_wants_all", "function", "is_async", "name", "spec")
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+    ) -> None:
+        own_name = name or getattr(function, "__name__", "")
+        if not _NAME.fullmatch(own_name):
+            raise ToolDefinitionError(
+                f"`{own_name or function}` cannot be a tool's name: use 1 to 64 letters, digits, `_` or `-` "
+                f"(`tool(name=...)` sets another)"
+            )
+        self.name = own_name
+        self.function = function
+        self.is_async = _is_async(function, own_name)
+        said, documented = _read_docstring(inspect.getdoc(function) or "")
+        self._context: str | None = None
+        self._positional: tuple[str, ...] = ()
+        self._wants_all = False
+        self._adapter = self._make_adapter(documented)
+        self.spec = ToolSpec(own_name, description if description is not None else said, self._schema())
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    def read(self, raw: str) -> dict[str, Any]:
+        """The arguments for a call, from the JSON a model sent. Blank text counts as no arguments.
+
+        Raises:
+            ArgumentError: not JSON, no object, or not what the annotations ask for.
+        """
+        return self._checked(lambda: self._adapter.validate_json(raw if raw and not raw.isspace() else "{}"))
+
+    def accept(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for arguments that are already Python values."""
+        return self._checked(lambda: self._adapter.validate_python(dict(arguments)))
+
+    def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Call the function; an async one returns its coroutine."""
+        if self._context is not None:
+            arguments = {**arguments, self._context: context}
+        if self._positional:
+            given = dict(arguments)
+            return self.function(*[given.pop(p) for p in self._positional if p in given], **given)
+        return self.function(**arguments)
+
+    def _checked(self, validate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return validate()
+        except ValidationError as exc:
+            raise ArgumentError(_problems(exc)) from None
+        except (Exception, RecursionError) as exc:  # a validator of the tool's own types may raise anything
+            raise ArgumentError(described(exc)) from None
+
+    def _make_adapter(self, documented: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
+        fields: dict[str, Any] = {}
+        try:
+            hints = get_type_hints(self.function, include_extras=True)
+        except (NameError, TypeError, AttributeError):
+            try:  # a callable object is annotated at its __call__
+                hints = get_type_hints(type(self.function).__call__, include_extras=True)
+            except (NameError, TypeError, AttributeError) as exc:
+                raise ToolDefinitionError(
+                    f"the annotations of tool `{self.name}` cannot be read: {brief(exc)}"
+                ) from None
+        for p in inspect.signature(self.function).parameters.values():
+            annotation = hints.get(p.name, Any)
+            if annotation is ToolContext:
+                self._context = p.name
+            elif p.kind is p.VAR_KEYWORD:
+                self._wants_all = True
+            elif p.kind is p.VAR_POSITIONAL:
+                raise ToolDefinitionError(f"tool `{self.name}` takes `*{p.name}`: a model names every argument")
+            else:
+                if p.kind is p.POSITIONAL_ONLY:
+                    self._positional = (*self._positional, p.name)
+                fields[p.name] = _field(p, annotation, documented.get(p.name))
+        shape = TypedDict(self.name, fields)  # type: ignore[operator]
+        shape.__doc__ = None
+        config = ConfigDict(extra="allow" if self._wants_all else "forbid", arbitrary_types_allowed=False)
+        try:
+            return TypeAdapter(with_config(config)(shape))
+        except PydanticUserError as exc:
+            said = brief(exc).split(". ")[0]
+            raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {said}") from None
+
+    def _schema(self) -> dict[str, Any]:
+        try:
+            schema = self._adapter.json_schema()
+        except PydanticUserError as exc:
+            raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {brief(exc)}") from None
+        schema = _without_titles(schema)
+        schema.setdefault("properties", {})
+        return schema
+
+
+def tool(function: Callable[..., Any] | None = None, *, name: str | None = None, description: str | None = None) -> Any:
+    """Make a tool of a function, where its own name or docstring will not do: ``@tool(name="search")``."""
+    if function is not None:
+        return Tool(function, name=name, description=description)
+    return lambda f: Tool(f, name=name, description=description)
+
+
+def toolbox(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """Tools by name. Raises ``ToolDefinitionError`` for a name given twice or something that cannot be called."""
+    box: dict[str, Tool] = {}
+    for item in tools:
+        if not isinstance(item, Tool):
+            if not callable(item):
+                raise ToolDefinitionError(
+                    f"a tool is a function or a Tool, not a value of type `{type(item).__name__}`"
+                )
+            item = Tool(item)
+        if item.name in box:
+            raise ToolDefinitionError(f"two tools are named `{item.name}`")
+        box[item.name] = item
+    return box
+
+
+def _is_async(function: Callable[..., Any], name: str) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - callable objects with an async __call__
+    target = inspect.unwrap(getattr(function, "func", function))
+    if any(inspect.isasyncgenfunction(f) or inspect.isgeneratorfunction(f) for f in (target, call)):
+        raise ToolDefinitionError(f"tool `{name}` is a generator: return the whole result")
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
+
+
+def _field(parameter: inspect.Parameter, annotation: Any, said: str | None) -> Any:
+    """One entry of the arguments' shape. A default stays the function's own: an argument left out is not passed."""
+    if parameter.default is inspect.Parameter.empty:
+        return Annotated[annotation, Field(description=said)] if said else annotation
+    extra: dict[str, Any] = {}
+    try:
+        extra["default"] = to_jsonable_python(parameter.default)
+    except ValueError:
+        pass  # a default without JSON form cannot be shown
+    return NotRequired[Annotated[annotation, Field(description=said, json_schema_extra=extra)]]
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    parts = []
+    for item in found[:_MOST_PROBLEMS]:
+        where = ".".join(str(step) for step in item["loc"])
+        parts.append(f"`{where}`: {item['msg']}" if where else item["msg"])
+    if len(found) > _MOST_PROBLEMS:
+        parts.append(f"and {len(found) - _MOST_PROBLEMS} more")
+    return "; ".join(parts)
+
+
+def _without_titles(value: Any, names: bool = False) -> Any:
+    """Drop pydantic's generated titles (tokens without information), but no property that is named so."""
+    if isinstance(value, dict):
+        kept = value if names else {k: v for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+        return {k: _without_titles(v, k in ("properties", "$defs") and not names) for k, v in kept.items()}
+    if isinstance(value, list):
+        return [_without_titles(item) for item in value]
+    return value
+
+
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
+_GOOGLE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the tool, and of each parameter (sections as Google writes them, or ``:param x:``)."""
+    said: list[str] = []
+    documented: dict[str, str] = {}
+    section, last = "", ""
+    for line in text.splitlines():
+        if heading := _SECTION.match(line):
+            section = heading[1]
+        elif field := _SPHINX.match(line):
+            section, last = "Args", field[1]
+            documented[last] = field[2].strip()
+        elif line.startswith(":"):
+            section, last = "Returns", ""
+        elif not section:
+            said.append(line)
+        elif section in ("Args", "Arguments", "Parameters") and line.strip():
+            if entry := _GOOGLE.match(line):
+                last = entry[1]
+                documented[last] = entry[2].strip()
+            elif last:
+                documented[last] = f"{documented[last]} {line.strip()}".strip()
+    return "\n".join(said).strip(), documented
