@@ -280,7 +280,8 @@ def problems(conversation: Iterable[Message]) -> list[str]:
             continue
         found += _unanswered(where, answered)
         found += [f"{where}: {fault}" for fault in _faults(message)]
-        answered = {call.id: False for call in message.tool_calls if call.kind == "function"}
+        calls = message.tool_calls if message.role == "assistant" else ()
+        answered = {call.id: False for call in calls if call.kind == "function"}
     return found + _unanswered("the end", answered)
 
 
