@@ -6,12 +6,14 @@ is filled in with names, numbers and texts.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from engine.core.core import PHASE, REASON, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve
 from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import NO_TIME, CallState, Run, Spent, State, Used
+from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
 from engine.core.texts import fill
 
 _NOTHING_USED = Used()
@@ -20,9 +22,9 @@ _NOTHING_USED = Used()
 def run_started(core: Core, s: State, e: RunStarted) -> Result:
     """The run begins; told twice, it has begun once."""
     if s.vars[PHASE] != Phase.NEW:
-        if e.run != s.run.id:
-            return s, Illegal(f"run {e.run} started while run {s.run.id} is going on")
-        return sticky(core, s) if s.outcome else (s, Continue("default: start"))
+        if e.run != s.book.run.id:
+            return s, Illegal(f"run {e.run} started while run {s.book.run.id} is going on")
+        return sticky(core, s) if s.book.outcome else (s, Continue("default: start"))
     before = e.thread_used or _NOTHING_USED
     run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before)
     run = Run(
@@ -35,10 +37,11 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
         e.profile,
         before,
     )
-    states = core.amounts.states(s.vars, run, Spent(), e.at) if core.amounts.limits else ()
+    book = Book(run, (0,) * core.tools.counters)
+    states = core.amounts.states(s.vars, book, e.at) if core.amounts.limits else ()
     earlier = tuple(min(p.maximum, getattr(before, p.resource)) for p in core.thread_fuel)
     v, rule = core.react.start(s.vars, states, earlier)
-    started = State(run, v, e.at, 0, None, (), (0,) * core.tools.counters)
+    started = State(v, e.at, 0, None, (), book)
     if rule.effect.kind == "end":
         return end(core, started, e.at, v, rule)
     return started, Continue(rule.origin)
@@ -50,7 +53,7 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     if phase == Phase.READY:
         if call is not None and call.id == e.call and call.attempt:
             return s, Illegal(f"call {e.call} is settled; ask for the next one under another id")
-        wanted = CallState(e.call, 0, e.client, e.model, NO_TIME, e.input_tokens, e.max_output)
+        wanted = CallState(e.call, 0, e.client, NO_TIME, e.model, e.input_tokens, e.max_output)
         return _admit(core, s, e.at, wanted, further=False)
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
@@ -82,11 +85,11 @@ def _admit(
         return end(core, s, at, v, rule, notes, error=f"the price table has no model named {call.model}")
     react = core.react.attempt if further else core.react.call
     while True:
-        states = amounts.states(v, s.run, s.spent, at, call.model, call.input_tokens) if amounts.limits else ()
+        states = amounts.states(v, s.book, at, call.model, call.input_tokens) if amounts.limits else ()
         v, rule = react(v, states)
         kind = rule.effect.kind
         if kind == "again":
-            notes = (*notes, core.extended(rule, v, s.run, s.spent, at))
+            notes = (*notes, core.extended(rule, v, s.book, at))
         elif kind == "call" or kind == "final":
             return _call(core, s, at, v, rule, call, notes, ref)
         elif kind == "resolve":
@@ -98,72 +101,56 @@ def _admit(
 def _call(
     core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...], ref: str
 ) -> Result:
-    n, attempt, final = s.n + 1, call.attempt + 1, v[REASON] > 0
+    n, final, book = s.n + 1, v[REASON] > 0, s.book
     deadline = at + core.attempt_wall
     if core.amounts.walls:
-        deadline = min(deadline, core.amounts.deadline(v, s.run, final))
-    crossed, told = s.crossed, s.told
+        deadline = min(deadline, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()
-    if core.thresholds:
-        crossed, told, notices, notes = _thresholds(core, s, at, v, final, notes)
+    if core.has_thresholds:
+        book, notices, notes = _thresholds(core, s, at, v, final, notes)
     bound = call.max_output
     if core.amounts.pools:
-        bound = core.amounts.largest_output(v, s.run, s.spent, call, final)
-    after = State(
-        s.run,
-        v,
-        at,
-        n,
-        CallState(call.id, attempt, call.client, call.model, deadline, call.input_tokens, call.max_output, call.pauses),
-        (),
-        s.tool_counts,
-        s.spent,
-        crossed,
-        told,
+        bound = core.amounts.largest_output(v, book, call, final)
+    admitted = CallState(
+        call.id, call.attempt + 1, call.client, deadline, call.model, call.input_tokens, call.max_output, call.pauses
     )
+    after = State(v, at, n, admitted, (), book)
+    asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
     if not final:
-        return after, Call(
-            n, call.id, attempt, call.client, deadline, False, "offer", "", "", notices, bound, "", rule.origin, notes
-        )
+        return after, structs.replace(asked, notices=notices) if notices else asked
     plan = core.final_plan(v)
-    text = "" if ref else core.instruction(plan, v, s.run, s.spent, at)
-    return after, Call(
-        n,
-        call.id,
-        attempt,
-        call.client,
-        deadline,
-        True,
-        core.final_tools,
-        text,
-        ref,
-        (),
-        bound,
-        plan.resource,
-        plan.origin,
-        notes,
+    text = "" if ref else core.instruction(plan, v, book, at)
+    return after, structs.replace(
+        asked,
+        final=True,
+        tools=core.final_tools,
+        instruction=text,
+        instruction_ref=ref,
+        why=plan.resource,
+        because=plan.origin,
     )
 
 
 def _thresholds(
     core: Core, s: State, at: int, v: Values, final: bool, notes: tuple[Note, ...]
-) -> tuple[int, int, tuple[str, ...], tuple[Note, ...]]:
+) -> tuple[Book, tuple[str, ...], tuple[Note, ...]]:
     """What was crossed by admitting this call, and what is told in its request (nothing, if it is final)."""
-    crossed, more = core.thresholds.cross(s.crossed, lambda plan: core.standing(plan, v, s.run, s.spent, at))
-    told = s.told
+    book = s.book
+    crossed, more = core.thresholds.cross(book.crossed, lambda plan: core.standing(plan, v, book, at))
+    told = book.told
     notices: list[str] = []
     if not final:
         for bit, threshold, plan in core.thresholds.untold(crossed, told):
             told |= 1 << bit
-            notices.append(fill(threshold.text or "", core.words(plan, v, s.run, s.spent, at)))
-    return crossed, told, tuple(notices), (*notes, *more)
+            notices.append(fill(threshold.text or "", core.words(plan, v, book, at)))
+    return structs.replace(book, crossed=crossed, told=told), tuple(notices), (*notes, *more)
 
 
 # -- the host's functions -----------------------------------------------------------------------
 
 
 def _resolve(core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...]) -> Result:
-    after = State(s.run, v, at, s.n + 1, call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, at, s.n + 1, call, (), s.book)
     return after, resolve_decision(core, after, at, rule.origin, notes)
 
 
@@ -173,8 +160,8 @@ def resolve_decision(core: Core, s: State, at: int, because: str, notes: tuple[N
     text = asked > len(core.plans)
     plan = core.pending_plan(s.vars) if text else core.plans[asked - 1]
     name = core.policy.finalization.using if text else core.finalize_step(plan, s.vars).using
-    used, maximum = core.standing(plan, s.vars, s.run, s.spent, at)
-    deadline = core.amounts.deadline(s.vars, s.run, final=True)
+    used, maximum = core.standing(plan, s.vars, s.book, at)
+    deadline = core.amounts.deadline(s.vars, s.book.run, final=True)
     return Resolve(s.n, name or "", plan.resource, used, maximum, deadline, because, notes)
 
 
@@ -190,6 +177,6 @@ def instruction_resolved(core: Core, s: State, e: Resolved) -> Result:
     if rule.effect.word == "resolver_failed":
         text = f"{e.name} {'timed out' if e.status == 'timed_out' else 'failed'}: the next step of the ladder follows"
         notes = (Note("warn", text, core.plans[rule.effect.limit].resource, because=rule.origin),)
-    after = State(s.run, v, e.at, s.n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, e.at, s.n, s.call, (), s.book)
     ref = e.ref if e.status == "ok" else ""
     return _admit(core, after, e.at, s.call, further=False, notes=notes, ref=ref)

@@ -9,7 +9,7 @@ from engine.core.machine.machine import Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Finalize, Policy, Price
-from engine.core.state import NO_TIME, CallState, Run, Spent
+from engine.core.state import NO_TIME, Book, CallState, Run, Spent
 from engine.core.usage import cost, cost_increase, find_price, increase, largest
 
 _NO_USAGE = Usage()
@@ -38,8 +38,9 @@ class Amount:
         position = values[self.step] if self.step is not None else 0
         return self.reserve if position <= self.last_finalize else 0
 
-    def used(self, run: Run, spent: Spent, at: int) -> int:
+    def used(self, book: Book, at: int) -> int:
         """What the limit's scope has used by now."""
+        run, spent = book.run, book.spent
         before = run.thread_used if self.thread else None
         match self.resource:
             case "wall":
@@ -69,13 +70,13 @@ class Amounts:
         return find_price(self.prices.values(), model) if self.prices else None
 
     def states(
-        self, values: tuple[int, ...], run: Run, spent: Spent, at: int, model: str = "", input_tokens: int | None = None
+        self, values: tuple[int, ...], book: Book, at: int, model: str = "", input_tokens: int | None = None
     ) -> tuple[int, ...]:
         """For each limit ``NOTHING``, ``RESERVE`` or ``ENOUGH`` for a request of this size and one token of output."""
-        return tuple(self._state(a, values, run, spent, at, model, input_tokens or 0) for a in self.limits)
+        return tuple(self._state(a, values, book, at, model, input_tokens or 0) for a in self.limits)
 
-    def _state(self, a: Amount, values: tuple[int, ...], run: Run, spent: Spent, at: int, model: str, size: int) -> int:
-        left = a.maximum(values) - a.used(run, spent, at)
+    def _state(self, a: Amount, values: tuple[int, ...], book: Book, at: int, model: str, size: int) -> int:
+        left = a.maximum(values) - a.used(book, at)
         need = self._need(a.resource, model, size)
         if left < need:
             return NOTHING
@@ -96,14 +97,12 @@ class Amounts:
         times = [run.started + a.maximum(values) - (0 if final else a.kept(values)) for a in self.walls]
         return min(times, default=NO_TIME)
 
-    def largest_output(
-        self, values: tuple[int, ...], run: Run, spent: Spent, call: CallState, final: bool
-    ) -> int | None:
+    def largest_output(self, values: tuple[int, ...], book: Book, call: CallState, final: bool) -> int | None:
         """The largest output in tokens that every pool leaves, at most what the host asked for; ``None``: no bound."""
         bounds = [] if call.max_output is None else [call.max_output]
         size = call.input_tokens or 0
         for a in self.pools:
-            left = a.maximum(values) - a.used(run, spent, 0) - (0 if final else a.kept(values))
+            left = a.maximum(values) - a.used(book, 0) - (0 if final else a.kept(values))
             if a.resource == "tokens":
                 bounds.append(left - size)
             elif a.resource == "output_tokens":

@@ -14,7 +14,7 @@ from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
 from engine.core.policy import Finalize, Policy
-from engine.core.state import LimitHit, Run, Spent, State, Used
+from engine.core.state import Book, LimitHit, Spent, State, Used
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Thresholds
 from engine.core.tool_rules import ToolRules
@@ -37,6 +37,7 @@ class Core:
         self.amounts = Amounts(policy, self.plans, self.machine)
         self.tools = ToolRules(policy)
         self.thresholds = Thresholds(policy, self.plans)
+        self.has_thresholds = bool(policy.thresholds)
         self.attempt_wall = _attempt_wall(policy)
         self.final_tools = policy.finalization.tools
         self.atomic = any(plan.limit.atomic for plan in self.plans)
@@ -49,20 +50,21 @@ class Core:
         self.rounds = names.index(meter("tool_iterations"))
         self.thread_fuel = tuple(p for p in self.plans if p.counted and p.limit.scope == "thread")
 
-    def standing(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> tuple[int, int]:
+    def standing(self, plan: Plan, values: Values, book: Book, at: int) -> tuple[int, int]:
         """What a limit's scope has used, and its maximum as it stands."""
         if not plan.counted:
             amount = self._walls[plan.index]
-            return amount.used(run, spent, at), amount.maximum(values)
+            return amount.used(book, at), amount.maximum(values)
         maximum, extension = plan.maximum, plan.extension()
         if extension and values[self._step[plan.index]] > extension[0]:
             maximum += extension[1]
         return maximum - values[self._fuel[plan.index]], maximum
 
-    def hit(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> LimitHit:
+    def hit(self, plan: Plan, values: Values, book: Book, at: int) -> LimitHit:
         """The limit in numbers, for an outcome."""
-        used, maximum = self.standing(plan, values, run, spent, at)
+        used, maximum = self.standing(plan, values, book, at)
         scope = plan.limit.scope or ""
+        run = book.run
         owner = (run.thread or run.id) if scope == "thread" else run.id
         return LimitHit(plan.resource, scope, owner, used, maximum)
 
@@ -72,9 +74,9 @@ class Core:
         counts = (calls, attempts, iterations, tools, unknown)
         return Used(*counts, spent.input, spent.output, spent.cached, spent.cache_write, spent.reasoning, spent.cost)
 
-    def words(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> dict[str, str]:
+    def words(self, plan: Plan, values: Values, book: Book, at: int) -> dict[str, str]:
         """What the placeholders of a text about this limit say."""
-        used, maximum = self.standing(plan, values, run, spent, at)
+        used, maximum = self.standing(plan, values, book, at)
         unit = RESOURCES[plan.resource].unit
         numbers = {"used": used, "limit": maximum, "left": max(0, maximum - used)}
         return {"resource": plan.resource, **{k: quantity(unit, v) for k, v in numbers.items()}}
@@ -98,22 +100,22 @@ class Core:
         assert isinstance(step, Finalize)
         return step
 
-    def instruction(self, plan: Plan, values: Values, run: Run, spent: Spent, at: int) -> str:
+    def instruction(self, plan: Plan, values: Values, book: Book, at: int) -> str:
         """The instruction of the final call that this limit grants."""
         template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
-        return fill(template, self.words(plan, values, run, spent, at))
+        return fill(template, self.words(plan, values, book, at))
 
-    def refusal(self, plan: Plan, tool: str, values: Values, run: Run, spent: Spent, at: int) -> str:
+    def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""
         template = REFUSALS[plan.resource]
         if self.policy.finalization.mode == "reactive" and self.policy.finalization.text:
             template = self.policy.finalization.text
-        return fill(template, {"tool": tool, **self.words(plan, values, run, spent, at)})
+        return fill(template, {"tool": tool, **self.words(plan, values, book, at)})
 
-    def extended(self, rule: Rule, values: Values, run: Run, spent: Spent, at: int) -> Note:
+    def extended(self, rule: Rule, values: Values, book: Book, at: int) -> Note:
         """The note that an extension was taken."""
         plan = self.plans[rule.effect.limit]
-        used, maximum = self.standing(plan, values, run, spent, at)
+        used, maximum = self.standing(plan, values, book, at)
         return Note("extended", f"{plan.limit.id} was extended", plan.resource, used, maximum, rule.origin)
 
 

@@ -60,15 +60,15 @@ class Call(Decision, frozen=True, tag="call"):
     attempt: int
     client: str
     deadline: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+    max_output: int | None = None
     final: bool = False
     tools: Literal["offer", "strip", "forbid"] = "offer"
     instruction: str = ""
     instruction_ref: str = ""
     notices: tuple[str, ...] = ()
-    max_output: int | None = None
     why: str = ""
-    because: str = ""
-    notes: tuple[Note, ...] = ()
 
 
 class Retry(Decision, frozen=True, tag="retry"):

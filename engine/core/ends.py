@@ -36,12 +36,12 @@ def end(
     close: tuple[Reply, ...] = (),
 ) -> Result:
     """End the run by ``rule``. ``ref`` names the answer or the partial text, ``s`` already holds what was charged."""
-    outcome = s.outcome if rule.effect.word == "stopped" and s.outcome else None
+    outcome = s.book.outcome if rule.effect.word == "stopped" and s.book.outcome else None
     if outcome is None:
         outcome = _outcome(core, s, at, v, rule, ref, error, cause)
-    outcome = structs.replace(outcome, used=core.used(v, s.spent))
+    outcome = structs.replace(outcome, used=core.used(v, s.book.spent))
     n = s.n + 1
-    after = State(s.run, v, at, n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told, outcome)
+    after = State(v, at, n, s.call, (), structs.replace(s.book, outcome=outcome, until=NO_TIME))
     return after, End(n, outcome, close, outcome.because, notes)
 
 
@@ -51,11 +51,11 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
     because = rule.origin
     if word == "incomplete":
         plan = core.plans[rule.effect.limit]
-        status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.run, s.spent, at)
+        status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.book, at)
     elif word == "finalized":
         plan = core.final_plan(v)
         status, reason = "finalized", plan.resource
-        limit, because = core.hit(plan, v, s.run, s.spent, at), plan.origin
+        limit, because = core.hit(plan, v, s.book, at), plan.origin
     elif word == "cancelled":
         status, reason = "cancelled", cause
     client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""
@@ -68,7 +68,7 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
         client,
         ref,
         partial,
-        fingerprint=s.run.fingerprint,
+        fingerprint=s.book.run.fingerprint,
         because=because,
     )
 
@@ -88,7 +88,7 @@ def stop(
     n, until = s.n + 1, at + DEFAULT_GRACE_MS
     outcome = _outcome(core, s, at, v, rule, ref, "", cause)
     calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status == WAITING else c for c in s.round)
-    after = State(s.run, v, at, n, s.call, calls, s.tool_counts, s.spent, s.crossed, s.told, outcome, until)
+    after = State(v, at, n, s.call, calls, structs.replace(s.book, outcome=outcome, until=until))
     close = tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status == WAITING)
     decision = _stop_decision(after, n, close, rule.origin, notes)
     if not decision.cancel and not decision.cancel_call:
@@ -99,14 +99,14 @@ def stop(
 def _stop_decision(s: State, n: int, close: tuple[Reply, ...], because: str, notes: tuple[Note, ...] = ()) -> Stop:
     cancel = tuple(c.id for c in s.round if c.status == STARTED)
     call = "" if s.round or s.call is None else s.call.id
-    return Stop(n, s.until, call, cancel, close, because, notes)
+    return Stop(n, s.book.until, call, cancel, close, because, notes)
 
 
 def ended_in_flight(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Result:
     """Something that was cancelled has ended: the last of them ends the run."""
     after = structs.replace(s, at=at, round=calls)
     if any(c.status == STARTED for c in calls):
-        return after, Wait(s.until)
+        return after, Wait(s.book.until)
     return _stopped(core, after, at)
 
 
@@ -117,18 +117,18 @@ def _stopped(core: Core, s: State, at: int, close: tuple[Reply, ...] = ()) -> Re
 
 def sticky(core: Core, s: State) -> Result:
     """A host that goes on asking after the end, or while the run is stopping, gets the same answer again."""
-    assert s.outcome is not None
+    assert s.book.outcome is not None
     if s.vars[PHASE] == Phase.ENDED:
-        return s, End(s.n, s.outcome, (), s.outcome.because)
-    return s, _stop_decision(s, s.n, (), s.outcome.because)
+        return s, End(s.n, s.book.outcome, (), s.book.outcome.because)
+    return s, _stop_decision(s, s.n, (), s.book.outcome.because)
 
 
 def tick(core: Core, s: State, e: Tick) -> Result:
     """Time has passed: a deadline, or the end of the grace."""
     phase = s.vars[PHASE]
     if phase == Phase.STOPPING:
-        if e.at < s.until:
-            return structs.replace(s, at=e.at), Wait(s.until)
+        if e.at < s.book.until:
+            return structs.replace(s, at=e.at), Wait(s.book.until)
         close = tuple(closing(i, c, "cancelled") for i, c in enumerate(s.round) if c.status == STARTED)
         return _stopped(core, s, e.at, close)
     if phase == Phase.ENDED:
@@ -140,13 +140,13 @@ def tick(core: Core, s: State, e: Tick) -> Result:
 
 def passed(core: Core, s: State, at: int) -> Result:
     """What the time alone decides for a run that is going on."""
-    states = core.amounts.states(s.vars, s.run, s.spent, at) if core.amounts.limits else ()
+    states = core.amounts.states(s.vars, s.book, at) if core.amounts.limits else ()
     v, rule = core.react.tick(s.vars, states)
     if rule.effect.kind == "stop":
         return stop(core, s, at, v, rule)
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, close=unanswered(s))
-    return structs.replace(s, at=at), Wait(s.run.deadline, rule.origin)
+    return structs.replace(s, at=at), Wait(s.book.run.deadline, rule.origin)
 
 
 def cancelled(core: Core, s: State, e: Cancelled) -> Result:
@@ -173,12 +173,13 @@ def charge_late(core: Core, s: State, e: UsageReported) -> State:
     """The state with the report charged, if it is about the attempt in hand or the last one."""
     if s.call is None or (s.call.id, s.call.attempt) != (e.call, e.attempt):
         return s
-    spent, charged = core.amounts.charge(s.spent, s.call, e.usage)
-    outcome = s.outcome
+    spent, charged = core.amounts.charge(s.book.spent, s.call, e.usage)
+    outcome = s.book.outcome
     if outcome is not None and s.vars[PHASE] == Phase.ENDED:
         outcome = structs.replace(outcome, used=core.used(s.vars, spent))
     call = structs.replace(s.call, charged=charged)
-    return structs.replace(s, at=max(s.at, e.at), call=call, spent=spent, outcome=outcome)
+    book = structs.replace(s.book, spent=spent, outcome=outcome)
+    return structs.replace(s, at=max(s.at, e.at), call=call, book=book)
 
 
 def unanswered(s: State) -> tuple[Reply, ...]:
@@ -195,5 +196,5 @@ def wake_at(s: State) -> int:
     """The one timer a host keeps: send a ``Tick`` then, if nothing else has happened (``NO_TIME``: never)."""
     phase = s.vars[PHASE]
     if phase == Phase.STOPPING:
-        return s.until
-    return NO_TIME if phase in (Phase.NEW, Phase.ENDED) else s.run.deadline
+        return s.book.until
+    return NO_TIME if phase in (Phase.NEW, Phase.ENDED) else s.book.run.deadline

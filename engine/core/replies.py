@@ -55,7 +55,7 @@ def model_failed(core: Core, s: State, e: ModelFailed) -> Result:
     if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
         return _late(core, s, e)
     s, notes = _charged(core, s, e, call)
-    delivered = e.partial == "delivered" and "retract" not in s.run.profile
+    delivered = e.partial == "delivered" and "retract" not in s.book.run.profile
     return _fail(core, s, e.at, s.vars, e.reason, delivered, notes, e.ref)
 
 
@@ -63,14 +63,14 @@ def _fail(
     core: Core, s: State, at: int, v: Values, reason: str, delivered: bool, notes: tuple[Note, ...], ref: str
 ) -> Result:
     assert s.call is not None
-    states = core.amounts.states(v, s.run, s.spent, at) if core.amounts.limits else ()
+    states = core.amounts.states(v, s.book, at) if core.amounts.limits else ()
     # The attempt's own time may end before the run's: then it is an ordinary time-out.
-    own = core.amounts.deadline(v, s.run, final=v[REASON] > 0) if core.amounts.walls else at + 1
+    own = core.amounts.deadline(v, s.book.run, final=v[REASON] > 0) if core.amounts.walls else at + 1
     cut = reason in ("timeout", "aborted") and at >= own
     v, rule = core.react.failed(v, states, int(cut), int(delivered))
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes, ref=ref, error=reason)
-    after = State(s.run, v, at, s.n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, at, s.n, s.call, (), s.book)
     return after, Continue(rule.origin, notes)
 
 
@@ -90,7 +90,7 @@ def _paused(core: Core, s: State, e: ModelReplied, v: Values, call: CallState, n
 
 def _retry(s: State, at: int, v: Values, call: CallState, because: str, notes: tuple[Note, ...]) -> Result:
     n = s.n + 1
-    after = State(s.run, v, at, n, call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, at, n, call, (), s.book)
     return after, Retry(n, call.id, call.attempt + 1, call.client, at, because, notes)
 
 
@@ -115,14 +115,13 @@ def _charged(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallStat
     usage = e.usage
     if usage is None:
         return s, ()
-    spent, charged = core.amounts.charge(s.spent, call, usage)
+    spent, charged = core.amounts.charge(s.book.spent, call, usage)
     call = structs.replace(call, charged=charged)
-    crossed, notes = s.crossed, ((_ESTIMATED,) if e.estimated else ())
-    if core.thresholds:
-        crossed, more = core.thresholds.cross(crossed, lambda p: core.standing(p, s.vars, s.run, spent, e.at))
-        notes = (*notes, *more)
-    after = State(s.run, s.vars, e.at, s.n, call, s.round, s.tool_counts, spent, crossed, s.told)
-    return after, notes
+    book, notes = structs.replace(s.book, spent=spent), ((_ESTIMATED,) if e.estimated else ())
+    if core.has_thresholds:
+        crossed, more = core.thresholds.cross(book.crossed, lambda p: core.standing(p, s.vars, book, e.at))
+        return State(s.vars, e.at, s.n, call, s.round, structs.replace(book, crossed=crossed)), (*notes, *more)
+    return State(s.vars, e.at, s.n, call, s.round, book), notes
 
 
 def _late(core: Core, s: State, e: ModelReplied | ModelFailed) -> Result:

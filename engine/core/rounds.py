@@ -26,17 +26,17 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
     """The model asks for tools. ``s`` holds what was charged, ``v`` the machine's values."""
     notes: tuple[Note, ...] = ()
     while True:
-        states = core.amounts.states(v, s.run, s.spent, at) if core.amounts.limits else ()
+        states = core.amounts.states(v, s.book, at) if core.amounts.limits else ()
         v, rule = core.react.round(v, states)
         kind = rule.effect.kind
         if kind == "round":
             return _judge(core, s, at, v, calls, notes)
         if kind == "again":
-            notes = (*notes, core.extended(rule, v, s.run, s.spent, at))
+            notes = (*notes, core.extended(rule, v, s.book, at))
         elif kind == "refuse":
             return _refuse(core, s, at, v, rule, _as_round(calls), notes)
         elif kind == "resolve":
-            waiting = State(s.run, v, at, s.n + 1, s.call, _as_round(calls), s.tool_counts, s.spent, s.crossed, s.told)
+            waiting = State(v, at, s.n + 1, s.call, _as_round(calls), s.book)
             return waiting, resolve_decision(core, waiting, at, rule.origin, notes)
         else:
             why = "final" if rule.effect.word == "finalization_disobeyed" else "stopped"
@@ -61,13 +61,11 @@ def _refuse(
     """The round does not fit, but a final call follows: each of its calls gets the refusal."""
     plan = core.pending_plan(v)
     replies = tuple(
-        Reply(
-            i, c.id, "" if ref else core.refusal(plan, c.tool, v, s.run, s.spent, at), plan.resource, ref, plan.origin
-        )
+        Reply(i, c.id, "" if ref else core.refusal(plan, c.tool, v, s.book, at), plan.resource, ref, plan.origin)
         for i, c in enumerate(calls)
     )
     n = s.n + 1
-    after = State(s.run, v, at, n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, at, n, s.call, (), s.book)
     return after, RunTools(n, _round_number(core, v), replies, True, rule.origin, notes)
 
 
@@ -100,19 +98,22 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
         for i, call in enumerate(calls):
             folded.call(i, call)
     v, rule = core.react.judged(folded.values)
-    crossed = s.crossed
+    crossed = s.book.crossed
     more: tuple[Note, ...] = ()
-    if core.thresholds:
-        crossed, more = core.thresholds.cross(s.crossed, lambda p: core.standing(p, v, s.run, s.spent, at))
+    if core.has_thresholds:
+        crossed, more = core.thresholds.cross(s.book.crossed, lambda p: core.standing(p, v, s.book, at))
     notes = (*notes, *folded.notes, *more)
     verdicts, counts = tuple(folded.verdicts), folded.counts
     kind = rule.effect.kind
     if kind == "end":
-        charged = structs.replace(s, tool_counts=counts, crossed=crossed)
+        charged = structs.replace(s, book=structs.replace(s.book, tool_counts=counts, crossed=crossed))
         replies = tuple(r for r in verdicts if r.__class__ is Reply)
         return end(core, charged, at, v, rule, notes, close=replies)
     running = tuple(folded.calls) if kind == "run" else ()
-    after = State(s.run, v, at, n, s.call, running, counts, s.spent, crossed, s.told)
+    book = s.book
+    if counts is not book.tool_counts or crossed != book.crossed:
+        book = structs.replace(book, tool_counts=counts, crossed=crossed)
+    after = State(v, at, n, s.call, running, book)
     return after, RunTools(n, _round_number(core, v), verdicts, kind != "run", rule.origin, notes)
 
 
@@ -124,7 +125,7 @@ class _Fold:
     def __init__(self, core: Core, s: State, at: int, values: Values, n: int, round_refused: int = 0) -> None:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
         self.round_refused = round_refused
-        self.counts = s.tool_counts
+        self.counts = s.book.tool_counts
         self.verdicts: list[Execute | Reply] = []
         self.calls: list[RoundCall] = []
         self.notes: list[Note] = []
@@ -142,7 +143,7 @@ class _Fold:
             kind = rule.effect.kind
             if kind != "again":
                 break
-            self.notes.append(core.extended(rule, self.values, self.s.run, self.s.spent, self.at))
+            self.notes.append(core.extended(rule, self.values, self.s.book, self.at))
         if kind == "execute":
             self._execute(i, call, facts, rule)
         else:
@@ -176,19 +177,19 @@ def _refusal(
         return fill(text, {**words, "limit": str(maximum), "used": str(counts[k]), "left": "0"}), because
     if why == "tool_calls":
         plan = core.plans[rule.effect.limit] if rule else core.first(why)
-        return core.refusal(plan, tool, v, s.run, s.spent, s.at), plan.origin
+        return core.refusal(plan, tool, v, s.book, s.at), plan.origin
     return fill(REFUSALS[why], words), because
 
 
 def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
-    text, because = _refusal(core, s, s.vars, s.tool_counts, call.tool, "", call.why, None)
+    text, because = _refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
     return Reply(i, call.id, text, call.why, because=because)
 
 
 def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int:
     """When an execution that starts now must be over (ms): by its own timeout, or the run's time less its reserve."""
     own = at + timeout if timeout else NO_TIME
-    return min(own, core.amounts.deadline(v, s.run, final=False)) if core.amounts.walls else own
+    return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
 
 
 def _round_number(core: Core, v: Values) -> int:
@@ -211,7 +212,7 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
         return s, _verdict_again(core, s, found, call)
     if call.status == ENDED:
         return s, Illegal(f"tool call {e.id} has already ended")
-    if e.at >= s.run.deadline:
+    if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
     facts = core.tools.facts(call.tool)
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
@@ -220,7 +221,7 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     attempt = call.attempt + 1
     started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, "", deadline)
     calls = (*s.round[:found], started, *s.round[found + 1 :]) if len(s.round) > 1 else (started,)
-    after = State(s.run, s.vars, e.at, s.n, s.call, calls, s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(s.vars, e.at, s.n, s.call, calls, s.book)
     return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
 
 
@@ -246,7 +247,8 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     if call.status in (ENDED, REPLIED) or e.attempt < call.attempt:
         return s, Wait(wake_at(s))
     if e.usage is not None:
-        s = structs.replace(s, spent=core.amounts.charge_tool(s.spent, e.usage))
+        book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
+        s = structs.replace(s, book=book)
     done = RoundCall(call.id, call.tool, call.args, ENDED, call.attempt)
     calls = (*s.round[:found], done, *s.round[found + 1 :]) if len(s.round) > 1 else (done,)
     if phase == Phase.STOPPING:
@@ -260,12 +262,12 @@ def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Re
     """One call less is open; the last one completes the round, and the ladders move."""
     v, rule = core.react.tool_end(s.vars)
     if rule.effect.kind == "wait":
-        after = State(s.run, v, at, s.n, s.call, calls, s.tool_counts, s.spent, s.crossed, s.told)
-        return after, Wait(s.run.deadline, rule.origin)
+        after = State(v, at, s.n, s.call, calls, s.book)
+        return after, Wait(s.book.run.deadline, rule.origin)
     v, rule = core.react.judged(v)
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule)
-    after = State(s.run, v, at, s.n, s.call, (), s.tool_counts, s.spent, s.crossed, s.told)
+    after = State(v, at, s.n, s.call, (), s.book)
     return after, Continue(rule.origin)
 
 

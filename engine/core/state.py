@@ -74,8 +74,8 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     id: str
     attempt: int
     client: str
-    model: str
     deadline: int = NO_TIME
+    model: str = ""
     input_tokens: int | None = None
     max_output: int | None = None
     pauses: int = 0
@@ -129,25 +129,31 @@ class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
     because: str = ""
 
 
-class State(Struct, frozen=True, gc=False, omit_defaults=True):
-    """See the module.
+class Book(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What changes rarely, or never, while a run goes on.
 
     ``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits. While the run
     is stopping ``outcome`` is how it will end and ``until`` the end of the grace.
     """
 
     run: Run
-    vars: tuple[int, ...]
-    at: int = 0
-    n: int = 0
-    call: CallState | None = None
-    round: tuple[RoundCall, ...] = ()
     tool_counts: tuple[int, ...] = ()
     spent: Spent = Spent()
     crossed: int = 0
     told: int = 0
     outcome: Outcome | None = None
     until: int = NO_TIME
+
+
+class State(Struct, frozen=True, gc=False, omit_defaults=True):
+    """See the module. ``n`` is the number of the last step that started something."""
+
+    vars: tuple[int, ...]
+    at: int
+    n: int
+    call: CallState | None
+    round: tuple[RoundCall, ...]
+    book: Book
 
 
 class _Stored(Struct, frozen=True):

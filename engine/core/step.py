@@ -37,7 +37,7 @@ from engine.core.machine.interpret import react
 from engine.core.machine.machine import Machine, Rule
 from engine.core.machine.to_python import React, load, parameters, source
 from engine.core.policy import Policy
-from engine.core.state import Run, State
+from engine.core.state import Book, LimitHit, Run, State, Used
 
 Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
 
@@ -66,8 +66,16 @@ class Compiled:
         functions = _interpreted(self.machine) if reference else load(self.machine, self.source, policy.name)
         self.core = Core(policy, functions, self.machine)
         self.fingerprint = policy.fingerprint()
-        self.initial = State(Run("", 0), self.machine.initial)
+        self.initial = State(self.machine.initial, 0, 0, None, (), Book(Run("", 0)))
         self.step = _step(self.core)
+
+    def used(self, state: State) -> Used:
+        """Everything the run has used so far."""
+        return self.core.used(state.vars, state.book.spent)
+
+    def standings(self, state: State, at: int) -> list[LimitHit]:
+        """Every limit with what its scope has used and its maximum as it stands at ``at`` (ms)."""
+        return [self.core.hit(plan, state.vars, state.book, at) for plan in self.core.plans]
 
 
 def compile(policy: Policy, *, reference: bool = False) -> Compiled:

@@ -23,9 +23,6 @@ class Thresholds:
         self._all = tuple((t, tuple(p for p in plans if p.resource == t.resource)) for t in ordered)
         self._tells = sum(1 << bit for bit, t in enumerate(ordered) if t.action == "tell")
 
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
     def cross(self, crossed: int, standing: Standing) -> tuple[int, tuple[Note, ...]]:
         """The thresholds crossed by now, and a note for each that was not before."""
         notes: list[Note] = []

@@ -36,4 +36,4 @@ def _used(journal: Journal, record: RunRecord) -> Used:
         return record.used
     compiled = compile(Policy.model_validate_json(record.policy))
     state = replay(compiled, (step.event for step in journal.load(record.run).steps))
-    return compiled.core.used(state.vars, state.spent)
+    return compiled.used(state)
