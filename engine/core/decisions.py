@@ -183,9 +183,26 @@ def decode_decision(data: bytes | str) -> AnyDecision:
     return _decoder.decode(data)
 
 
+def bare(decision: AnyDecision) -> AnyDecision:
+    """What a decision makes the host do: without ``because`` and ``notes``, at every level.
+
+    Which line decided is no part of it: a comment added to the policy moves lines and changes no decision.
+    """
+    if isinstance(decision, RunTools):
+        verdicts = tuple(structs.replace(v, because="", notes=()) for v in decision.verdicts)
+        return structs.replace(decision, verdicts=verdicts, because="", notes=())
+    if isinstance(decision, Stop):
+        return structs.replace(decision, close=_bare(decision.close), because="", notes=())
+    if isinstance(decision, End):
+        outcome = structs.replace(decision.outcome, because="")
+        return structs.replace(decision, outcome=outcome, close=_bare(decision.close), because="", notes=())
+    return structs.replace(decision, because="", notes=())
+
+
+def _bare(replies: tuple[Reply, ...]) -> tuple[Reply, ...]:
+    return tuple(structs.replace(reply, because="", notes=()) for reply in replies)
+
+
 def digest(decision: AnyDecision) -> str:
-    """SHA-256 (hex) over what a decision makes the host do: not ``because``, not ``notes``."""
-    bare = structs.replace(decision, because="", notes=())
-    if bare.__class__ is RunTools:
-        bare = structs.replace(bare, verdicts=tuple(structs.replace(v, because="", notes=()) for v in bare.verdicts))
-    return hashlib.sha256(_encoder.encode(bare)).hexdigest()
+    """SHA-256 (hex) over ``bare(decision)``."""
+    return hashlib.sha256(_encoder.encode(bare(decision))).hexdigest()
