@@ -27,6 +27,11 @@ ANSWERED_BY_HOST: Final = "This call was answered by the host; its result was no
 OUTPUT_ACCEPTED: Final = "The answer has been accepted."
 """The result of a call that is itself the answer: providers want one for every call."""
 
+_SILENT: Final = frozenset(
+    {(e.ToolRequested, d.Execute), (e.RetryDue, d.Call), (e.Tick, d.Wait), (e.UsageReported, d.Wait)}
+)
+"""What is frequent and adds nothing, unless there is a reply to accept or to drop: not worth a copy."""
+
 _NO_CONTENT: Final = {
     "ok": "",
     "failed": "The tool failed.",
@@ -48,6 +53,9 @@ class Entry(Struct, frozen=True, gc=False, omit_defaults=True):
     text: str = ""
     position: int = 0
     is_error: bool = False
+
+
+_ACCEPTED: Final = Entry("result", text=OUTPUT_ACCEPTED)
 
 
 class Transcript:
@@ -106,6 +114,8 @@ class Transcript:
         """The conversation after ``event``, which got ``decision``."""
         if self._ended or decision.__class__ is d.Illegal:
             return self
+        if (event.__class__, decision.__class__) in _SILENT and self._reply is None:
+            return self
         after = self._copy()
         after._hear(event, decision)
         after._obey(decision)
@@ -128,42 +138,43 @@ class Transcript:
 
     def _hear(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """What the event itself adds."""
-        if isinstance(event, e.ModelReplied):
+        if event.__class__ is e.ModelReplied:
             # A reply that nothing follows from came too late: its call was cancelled, or is being tried again.
-            if not self._stopping and not isinstance(decision, d.Wait):
+            if not self._stopping and decision.__class__ is not d.Wait:
                 self._reply = event
-        elif isinstance(event, e.ToolEnded):
-            if not isinstance(decision, d.Execute):
+        elif event.__class__ is e.ToolEnded:
+            if decision.__class__ is not d.Execute:
                 self._answer({event.id: _result_of(event)})
-        elif isinstance(event, e.CallRequested):
-            self._answer({id: Entry("result", text=ANSWERED_BY_HOST) for id in event.answered})
-            self._complete()
+        elif event.__class__ is e.CallRequested:
+            if event.answered:
+                self._answer({id: Entry("result", text=ANSWERED_BY_HOST) for id in event.answered})
+                self._complete()
             if event.call != self._call:
                 self._call = event.call
-                self._add(Entry("given", ref) for ref in event.refs)
-        elif isinstance(event, e.RunStarted):
-            self._add(Entry("given", ref) for ref in event.refs)
+                self._add([Entry("given", ref) for ref in event.refs])
+        elif event.__class__ is e.RunStarted:
+            self._add([Entry("given", ref) for ref in event.refs])
 
     def _obey(self, decision: d.AnyDecision) -> None:
         """What the decision adds."""
-        if isinstance(decision, d.RunTools):
+        if decision.__class__ is d.RunTools:
             self._accept_reply()
-            self._close(v for v in decision.verdicts if isinstance(v, d.Reply))
-        elif isinstance(decision, d.Reply):
+            self._close([v for v in decision.verdicts if v.__class__ is d.Reply])
+        elif decision.__class__ is d.Reply:
             self._close((decision,))
-        elif isinstance(decision, d.Stop | d.End):
+        elif decision.__class__ is d.Stop or decision.__class__ is d.End:
             self._accept_reply()
             self._close(decision.close)
             self._stopping = True
-            self._ended = isinstance(decision, d.End)
-        elif isinstance(decision, d.Continue):
+            self._ended = decision.__class__ is d.End
+        elif decision.__class__ is d.Continue:
             self._accept_reply()
-        elif isinstance(decision, d.Retry):
+        elif decision.__class__ is d.Retry:
             # After a pause the provider goes on from what it has said; any other reply is asked for again.
             if self._reply is not None and self._reply.finish == "pause":
                 self._accept_reply()
             self._reply = None
-        elif isinstance(decision, d.Call):
+        elif decision.__class__ is d.Call:
             self._reply = None
 
     def _accept_reply(self) -> None:
@@ -172,10 +183,12 @@ class Transcript:
             self._add((Entry("reply", reply.ref),))
             self._open = reply.calls
             self._positions = {call.id: i for i, call in enumerate(reply.calls) if call.kind != "hosted"}
-            self._waiting = sum(call.kind == "function" for call in reply.calls)
+            self._waiting = len([call for call in reply.calls if call.kind == "function"])
             self._results = {}
 
-    def _close(self, replies: Iterable[d.Reply]) -> None:
+    def _close(self, replies: Sequence[d.Reply]) -> None:
+        if not replies:
+            return
         self._answer({r.id: Entry("result", r.ref, "" if r.ref else r.text, is_error=True) for r in replies})
 
     def _answer(self, results: dict[str, Entry]) -> None:
@@ -183,21 +196,23 @@ class Transcript:
         new = {id: result for id, result in results.items() if id in self._positions and id not in self._results}
         if new:
             self._results = self._results | new
-            self._waiting -= sum(self._open[self._positions[id]].kind == "function" for id in new)
+            self._waiting -= len([id for id in new if self._open[self._positions[id]].kind == "function"])
 
     def _complete(self) -> None:
         """When no call is without a result, add the results in the model's order."""
         if not self._open or self._waiting:
             return
-        accepted = Entry("result", text=OUTPUT_ACCEPTED)
-        self._add(
-            structs.replace(self._results.get(id, accepted), position=position)
-            for id, position in self._positions.items()
-        )
+        added = []
+        for id, position in self._positions.items():
+            result = self._results.get(id, _ACCEPTED)
+            added.append(result if result.position == position else structs.replace(result, position=position))
+        self._add(added)
         self._open, self._positions, self._results = (), {}, {}
 
-    def _add(self, entries: Iterable[Entry]) -> None:
+    def _add(self, entries: Sequence[Entry]) -> None:
         """Versions of one conversation share a list, each its own length of it; a fork gets a copy."""
+        if not entries:
+            return
         if self._length != len(self._log):
             self._log = self._log[: self._length]
         self._log.extend(entries)
