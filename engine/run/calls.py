@@ -106,7 +106,7 @@ async def call_model(
         made = await _request(host, attempt, messages, instruction)
         if isinstance(made, Request):
             request = made
-            if not any(m is not instruction and m.role != "system" for m in request.messages):
+            if not _says_something(request.messages, instruction):
                 return attempt.failed("host", "the request has no messages")
             reply = await _on_the_wire(host, attempt, request)
         else:
@@ -126,6 +126,11 @@ async def call_model(
         return attempt.failed(_reason(exc), f"the client failed: {described(exc)}")
 
 
+def _says_something(messages: tuple[Message, ...], instruction: Message | None) -> bool:
+    """Is there more than system messages and our own instruction?"""
+    return any(m.role != "system" and m is not instruction for m in reversed(messages))
+
+
 async def _request(
     host: Host, attempt: Attempt, messages: tuple[Message, ...], instruction: Message | None
 ) -> Request | Reply:
@@ -142,7 +147,7 @@ async def _request(
     )
     rules = Rules(decision, instruction)
     if not host.hooks.shapes_requests:
-        return rules.enforce(request)
+        return rules.enforce(request) if decision.final or decision.max_output is not None else request
     return await host.hooks.prepare(request, rules, _context(attempt))
 
 

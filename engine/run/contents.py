@@ -22,8 +22,9 @@ class Contents:
         self._known: dict[str, Message] = {}
         self._store = store
 
-    def put(self, message: Message) -> str:
+    def put(self, content: Message) -> str:
         """Store a message; its reference."""
+        message = content
         try:
             data = _encode(message)
         except UnicodeEncodeError:

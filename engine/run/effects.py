@@ -140,21 +140,28 @@ class Effects(Protocol):
 
     def start(self, effect: Effect) -> None:
         """Begin an effect, do not wait for it. Its end comes out of ``next``, exactly once."""
+        ...
 
     async def next(self, until: int) -> AnyEvent:
         """The next thing that happens; ``Tick`` if nothing does before ``until`` (ms)."""
+        ...
 
     def cancel(self, keys: Iterable[str]) -> None:
         """Ask these effects to end. Their ends are reported as usual."""
+        ...
 
     def put(self, content: Message) -> str:
         """Store a content, before any event names it; its reference."""
+        ...
 
     def get(self, ref: str) -> Message:
         """The content of a reference."""
+        ...
 
     def publish(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
-        """An event has been decided. Called before any effect of the decision starts: journal it here, tell listeners."""
+        """An event has been decided. Called before any effect of the decision starts: journal it, tell listeners."""
+        ...
 
     def should_continue_as_new(self) -> bool:
         """Asked when nothing is in flight: should the loop hand over to a fresh execution?"""
+        ...

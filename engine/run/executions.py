@@ -7,6 +7,7 @@ end by itself, and its late end reaches nobody.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -144,10 +145,8 @@ async def _in_thread(execution: Execution, work: Callable[[], Any]) -> Any:
             value = context.run(work)
         except BaseException as exc:  # delivered to the run, where it becomes a result
             error = exc
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, error, value)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
 
     execution.in_thread = True
     threading.Thread(target=target, name=f"tool {execution.context.name}", daemon=True).start()

@@ -43,13 +43,13 @@ class ToolInvocation:
     context: ToolContext
 
 
-RequestProcessor = Callable[[Request, CallContext], Request | None | Awaitable[Request | None]]
-BeforeModel = Callable[[Request, CallContext], Request | Reply | None | Awaitable[Request | Reply | None]]
-AfterModel = Callable[[Reply, CallContext], Reply | None | Awaitable[Reply | None]]
+RequestProcessor = Callable[[Request, CallContext], Request | Awaitable[Request | None] | None]
+BeforeModel = Callable[[Request, CallContext], Request | Reply | Awaitable[Request | Reply | None] | None]
+AfterModel = Callable[[Reply, CallContext], Reply | Awaitable[Reply | None] | None]
 BeforeTool = Callable[
-    [ToolInvocation], Mapping[str, Any] | ToolResult | None | Awaitable[Mapping[str, Any] | ToolResult | None]
+    [ToolInvocation], Mapping[str, Any] | ToolResult | Awaitable[Mapping[str, Any] | ToolResult | None] | None
 ]
-AfterTool = Callable[[ToolInvocation, ToolResult], ToolResult | None | Awaitable[ToolResult | None]]
+AfterTool = Callable[[ToolInvocation, ToolResult], ToolResult | Awaitable[ToolResult | None] | None]
 
 
 class HookError(RuntimeError):

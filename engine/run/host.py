@@ -22,7 +22,7 @@ class Host:
 
     clients: Mapping[str, Client]
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    hooks: Hooks = Hooks()
+    hooks: Hooks = field(default_factory=Hooks)
     resolvers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     resolver_timeout: int = DEFAULT_RESOLVER_TIMEOUT_MS
     """Milliseconds."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Note, digest
+from engine.core.decisions import AnyDecision, Note, Resolve, digest
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, State
 from engine.core.transcript import Transcript, messages
@@ -178,23 +179,26 @@ class LocalEffects:
         if self._listener is not None:
             self._listener.started(effect)
         work: calls.Attempt | executions.Execution | None = None
+        running: Coroutine[Any, Any, e.AnyEvent]
         deadline = effect.decision.deadline
         if effect.__class__ is ModelCall:
-            work = self._attempt(effect)  # type: ignore[arg-type]
+            work = self._attempt(effect)
             running = self._call(work)
         elif effect.__class__ is ToolRun:
-            work = executions.Execution(effect, self._spec.run, self._clock, self.put)  # type: ignore[arg-type]
-            arguments = self._prepared.pop(effect.decision.id, None)  # type: ignore[union-attr]
-            running = executions.run_tool(self._host, work, arguments)  # type: ignore[assignment]
-        else:
+            work = executions.Execution(effect, self._spec.run, self._clock, self.put)
+            arguments = self._prepared.pop(effect.decision.id, None)
+            running = executions.run_tool(self._host, work, arguments)
+        elif effect.__class__ is ResolverRun:
             deadline = min(deadline, self._clock() + self._host.resolver_timeout)
-            running = self._ask(effect)  # type: ignore[arg-type]
+            running = self._ask(effect)
+        else:
+            raise ProtocolError(f"no effect: {type(effect).__name__}")
         flight = _Flight(effect, work, deadline)
         self._flights[effect.key] = flight
         flight.task = self._loop.create_task(self._fly(flight, running))
         self._alarm.set(deadline)
 
-    async def _fly(self, flight: _Flight, running: Any) -> None:
+    async def _fly(self, flight: _Flight, running: Coroutine[Any, Any, e.AnyEvent]) -> None:
         key = flight.effect.key
         try:
             event = await running
@@ -214,7 +218,8 @@ class LocalEffects:
         if isinstance(work, calls.Attempt):
             timed_out = status == "timed_out"
             return work.failed("timeout" if timed_out else "aborted", "no answer in time" if timed_out else "cancelled")
-        name = flight.effect.decision.name  # type: ignore[union-attr]
+        decision = flight.effect.decision
+        name = decision.name if isinstance(decision, Resolve) else ""
         if status == "timed_out":
             self._note(Note("warn", f"resolver `{name}` did not answer in time"))
         return e.Resolved(self._clock(), name, "timed_out" if status == "timed_out" else "failed")
@@ -223,14 +228,14 @@ class LocalEffects:
         listener = self._listener
         show = None
         if listener is not None and listener.streams:
-
-            def show(piece: str) -> None:
-                if effect.key in self._flights:
-                    listener.delta(effect, piece)
-
+            show = partial(self._show, listener, effect)
         return calls.Attempt(effect, self._spec.run, self._spec.thread, self._clock, self.put, show)
 
-    def _call(self, attempt: calls.Attempt) -> Any:
+    def _show(self, listener: Listener, effect: ModelCall, piece: str) -> None:
+        if effect.key in self._flights:  # an attempt that was given up shows nothing any more
+            listener.delta(effect, piece)
+
+    def _call(self, attempt: calls.Attempt) -> Coroutine[Any, Any, e.AnyEvent]:
         decision = attempt.effect.decision
         instruction = None
         if decision.instruction_ref:

@@ -118,8 +118,8 @@ class _Turn:
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:
         """Obey a decision. What the loop itself reports next, ``None`` to wait for the world."""
         self.transcript = self.transcript.apply(event, decision)
-        if event.__class__ is e.ModelReplied and event.calls:  # type: ignore[union-attr]
-            self._opened(event)  # type: ignore[arg-type]
+        if event.__class__ is e.ModelReplied and event.calls:
+            self._opened(event)
         return _OBEY[decision.__class__](self, event.at, decision)
 
     def _opened(self, reply: e.ModelReplied) -> None:

@@ -29,7 +29,7 @@ class ResolverContext:
     messages: Sequence[Message]
 
 
-Resolver = Callable[[ResolverContext], "str | None | Awaitable[str | None]"]
+Resolver = Callable[[ResolverContext], "str | Awaitable[str | None] | None"]
 """Returns the text; ``None`` or blank text means the default one."""
 
 

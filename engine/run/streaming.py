@@ -25,13 +25,13 @@ class StreamEvent(Struct, frozen=True, tag_field="type"):
     """Base of all events of a stream."""
 
 
-class RunBegan(StreamEvent, tag="run_began"):
+class RunBegan(StreamEvent, frozen=True, tag="run_began"):
     """A run goes on from here: its id is what ``resume`` takes."""
 
     run: str
 
 
-class CallStarted(StreamEvent, tag="call_started"):
+class CallStarted(StreamEvent, frozen=True, tag="call_started"):
     """An attempt at a model starts. ``why`` is the reason of a ``final`` call."""
 
     call: str
@@ -42,7 +42,7 @@ class CallStarted(StreamEvent, tag="call_started"):
     because: str
 
 
-class TextDelta(StreamEvent, tag="text_delta"):
+class TextDelta(StreamEvent, frozen=True, tag="text_delta"):
     """A piece of text, as it arrives. ``TextRetracted`` takes back what bears the same call and attempt."""
 
     call: str
@@ -50,14 +50,14 @@ class TextDelta(StreamEvent, tag="text_delta"):
     text: str
 
 
-class TextRetracted(StreamEvent, tag="text_retracted"):
+class TextRetracted(StreamEvent, frozen=True, tag="text_retracted"):
     """The attempt failed and the run goes on: forget its text."""
 
     call: str
     attempt: int
 
 
-class CallEnded(StreamEvent, tag="call_ended"):
+class CallEnded(StreamEvent, frozen=True, tag="call_ended"):
     """An attempt ended: with ``text`` and the names of the ``tools`` it asks for, or with ``error`` (a reason)."""
 
     call: str
@@ -69,7 +69,7 @@ class CallEnded(StreamEvent, tag="call_ended"):
     message: str = ""
 
 
-class RetryPlanned(StreamEvent, tag="retry_planned"):
+class RetryPlanned(StreamEvent, frozen=True, tag="retry_planned"):
     """A further attempt of the call follows at ``not_before`` (ms since 1970)."""
 
     call: str
@@ -77,7 +77,7 @@ class RetryPlanned(StreamEvent, tag="retry_planned"):
     not_before: int
 
 
-class ToolStarted(StreamEvent, tag="tool_started"):
+class ToolStarted(StreamEvent, frozen=True, tag="tool_started"):
     """A tool starts; ``arguments`` is the JSON the model sent."""
 
     id: str
@@ -85,7 +85,7 @@ class ToolStarted(StreamEvent, tag="tool_started"):
     arguments: str
 
 
-class ToolFinished(StreamEvent, tag="tool_finished"):
+class ToolFinished(StreamEvent, frozen=True, tag="tool_finished"):
     """A tool has ended, with the text the model will read."""
 
     id: str
@@ -94,7 +94,7 @@ class ToolFinished(StreamEvent, tag="tool_finished"):
     text: str
 
 
-class ToolRefused(StreamEvent, tag="tool_refused"):
+class ToolRefused(StreamEvent, frozen=True, tag="tool_refused"):
     """A tool call was not executed: the model reads ``text`` in its place."""
 
     id: str
@@ -104,13 +104,13 @@ class ToolRefused(StreamEvent, tag="tool_refused"):
     because: str
 
 
-class Noted(StreamEvent, tag="noted"):
+class Noted(StreamEvent, frozen=True, tag="noted"):
     """A threshold, an extension, a warning."""
 
     note: Note
 
 
-class Budget(StreamEvent, tag="budget"):
+class Budget(StreamEvent, frozen=True, tag="budget"):
     """What a limit stands at, sent whenever that changes. ``limit`` is its name in the policy; ``unit`` is
     ``count``, ``money`` (micro-dollars) or ``duration`` (ms)."""
 
@@ -121,7 +121,7 @@ class Budget(StreamEvent, tag="budget"):
     maximum: int
 
 
-class RunEnded(StreamEvent, tag="run_ended"):
+class RunEnded(StreamEvent, frozen=True, tag="run_ended"):
     """The last event of a stream."""
 
     result: RunResult
@@ -213,7 +213,7 @@ class Narrator:
     def _stand(self, state: State, at: int) -> None:
         core = self._core
         for plan in core.plans:
-            used, maximum = core.standing(plan, state.vars, state.run, state.spent, at)
+            used, maximum = core.standing(plan, state.vars, state.book, at)
             if self._budgets.get(plan.index) != (used, maximum):
                 self._budgets[plan.index] = (used, maximum)
                 unit = RESOURCES[plan.resource].unit

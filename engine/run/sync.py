@@ -22,7 +22,7 @@ class Background:
         self._thread.start()
 
     def result(self, start: Callable[[], RunHandle]) -> RunResult:
-        """Start a run there and wait for its end here. An interrupt here cancels the run, and is raised after its end."""
+        """Start a run there and wait here. An interrupt cancels the run, and is raised after the run's end."""
         started: list[RunHandle] = []
 
         async def work() -> RunResult:

@@ -6,14 +6,15 @@ Schema and validates what a model sends. Running a tool, with hooks and deadline
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, with_config
 from pydantic_core import to_jsonable_python
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from engine.core.messages import ToolSpec
 from engine.run.results import brief, described
@@ -61,13 +62,13 @@ class Tool:
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
     ) -> None:
-        own_name = name or getattr(function, "__name__", "")
+        own_name = name or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(own_name):
             raise ToolDefinitionError(
                 f"`{own_name or function}` cannot be a tool's name: use 1 to 64 letters, digits, `_` or `-` "
                 f"(`tool(name=...)` sets another)"
             )
-        self.name = own_name
+        self.name: str = own_name
         self.function = function
         self.is_async = _is_async(function, own_name)
         said, documented = _read_docstring(inspect.getdoc(function) or "")
@@ -132,21 +133,22 @@ class Tool:
                 if p.kind is p.POSITIONAL_ONLY:
                     self._positional = (*self._positional, p.name)
                 fields[p.name] = _field(p, annotation, documented.get(p.name))
-        shape = TypedDict(self.name, fields)  # type: ignore[operator]
-        shape.__doc__ = None
+        shape: Any = TypedDict(self.name, fields)  # type: ignore[misc]  # pyright: ignore
+        shape.__doc__ = None  # no description of its own in the schema
         config = ConfigDict(extra="allow" if self._wants_all else "forbid", arbitrary_types_allowed=False)
         try:
-            return TypeAdapter(with_config(config)(shape))
+            adapter: TypeAdapter[dict[str, Any]] = TypeAdapter[Any](with_config(config)(shape))
         except PydanticUserError as exc:
             said = brief(exc).split(". ")[0]
             raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {said}") from None
+        return adapter
 
     def _schema(self) -> dict[str, Any]:
         try:
-            schema = self._adapter.json_schema()
+            generated = self._adapter.json_schema()
         except PydanticUserError as exc:
             raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {brief(exc)}") from None
-        schema = _without_titles(schema)
+        schema: dict[str, Any] = _without_titles(generated)
         schema.setdefault("properties", {})
         return schema
 
@@ -187,10 +189,8 @@ def _field(parameter: inspect.Parameter, annotation: Any, said: str | None) -> A
     if parameter.default is inspect.Parameter.empty:
         return Annotated[annotation, Field(description=said)] if said else annotation
     extra: dict[str, Any] = {}
-    try:
+    with contextlib.suppress(ValueError):  # a default without JSON form cannot be shown
         extra["default"] = to_jsonable_python(parameter.default)
-    except ValueError:
-        pass  # a default without JSON form cannot be shown
     return NotRequired[Annotated[annotation, Field(description=said, json_schema_extra=extra)]]
 
 
