@@ -1,0 +1,95 @@
+"""The policy language: text in, a policy and diagnostics out.
+
+``load`` and ``loads`` give an ``engine.core.policy.Policy`` or raise ``PolicyError``; ``check`` and
+``checks`` give plain data and every finding, and import nothing but the standard library (and
+Lark, the first time, to make the parser's tables).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from policy_lang.diagnostics import Diagnostic, Label
+
+if TYPE_CHECKING:
+    from engine.core.policy import Policy
+
+__all__ = ["Diagnostic", "PolicyError", "check", "checks", "load", "loads"]
+
+
+class PolicyError(Exception):
+    """A policy with errors. ``diagnostics`` holds every finding, warnings included; ``str()`` shows them in full."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        super().__init__(diagnostics)
+        self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        from policy_lang.renderers import full
+
+        return full.render(self.diagnostics)
+
+
+def load(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+    """Load a policy file. Files it extends or imports must lie in ``root`` (default: the file's own directory).
+
+    ``params`` set the file's ``param``s: integers for counts, ``timedelta`` or text such as ``"5m30s"`` for durations,
+    ``Decimal`` or ``"$2.50"`` for money, text for texts, ``"unlimited"`` for no limit. Raises ``PolicyError``.
+    """
+    return _policy(*check(path, root=root, params=params))
+
+
+def loads(text: str, name: str = "<string>", *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+    """Load a policy from text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
+    return _policy(*checks(text, name, root=root, params=params))
+
+
+def check(
+    path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None, params: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    """Every finding of a policy file, in order, and its policy in JSON shape unless one of them is an error."""
+    from policy_lang.resolve import resolve
+    from policy_lang.source import Source, Span, Unreadable, read
+
+    name = os.fspath(path)
+    try:
+        source = read(name, name)
+    except Unreadable as problem:
+        nowhere = Label(Span(Source(name, ""), 0, 0))
+        return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
+    place = os.path.realpath(name)
+    return resolve(source, place, _root(root) or os.path.dirname(place), params or {})
+
+
+def checks(
+    text: str,
+    name: str = "<string>",
+    *,
+    root: str | os.PathLike[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    """``check`` for a text. Other files it asks for are sought in ``root``, and refused without one."""
+    from policy_lang.resolve import resolve
+    from policy_lang.source import Source, Span, Unreadable, decode
+
+    try:
+        source = decode(text.encode("utf-8", "surrogatepass"), name)
+    except Unreadable as problem:
+        nowhere = Label(Span(Source(name, ""), 0, 0))
+        return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
+    base = _root(root)
+    return resolve(source, os.path.join(base or "", "<string>"), base, params or {})
+
+
+def _root(root: str | os.PathLike[str] | None) -> str | None:
+    return None if root is None else os.path.realpath(os.fspath(root))
+
+
+def _policy(data: dict[str, Any] | None, findings: list[Diagnostic]) -> Policy:
+    if data is None:
+        raise PolicyError(findings)
+    from engine.core.policy import Policy
+
+    return Policy.model_validate(data)

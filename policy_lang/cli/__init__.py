@@ -1,0 +1,54 @@
+"""The command ``policy``: finds the subcommand and runs it, nothing else.
+
+A subcommand is a module of this package with ``add_arguments(parser)`` and ``run(args) -> int``.
+It is imported only when it is asked for, so one command never pays for what another needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "check": "find what is wrong with policy files",
+}
+"""Subcommand (and the module of its name), to the line that describes it."""
+
+CLEAN, FINDINGS, USAGE = 0, 1, 2
+"""Exit codes that every subcommand shares."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Errors of use end in ``SystemExit(2)``, as argparse does it."""
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader has gone: give Python's own flush at exit somewhere to write to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _run(arguments: list[str]) -> int:
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    parser = argparse.ArgumentParser(prog="policy", description="Limits and failure handling for LLM-agent runs.")
+    parser.add_argument("--version", action="version", version=f"policy {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, help in COMMANDS.items():
+        command = commands.add_parser(name, help=help, description=help)
+        if name == wanted:
+            module = import_module(f"policy_lang.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    code: int = args.run(args)
+    sys.stdout.flush()
+    return code
+
+
+def _version() -> str:
+    return "0.1.0"

@@ -1,0 +1,65 @@
+"""What a finding is, and the order findings are told in.
+
+Data only: how one is shown is the renderers' business, when one is due is the checks'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from policy_lang.source import Source, Span
+
+ERROR: Final = "error"
+WARNING: Final = "warning"
+
+
+class Label(NamedTuple):
+    """A stretch of text with a remark. ``text`` may be empty: then the carets alone say it."""
+
+    span: Span
+    text: str = ""
+
+
+class Edit(NamedTuple):
+    """Put ``replacement`` where ``span`` is; an empty span inserts."""
+
+    span: Span
+    replacement: str
+
+
+class Diagnostic(NamedTuple):
+    """One finding. ``message`` says what is wrong, ``primary`` where and what was expected, ``secondary`` why we
+    think so, ``help`` the way out, and ``fix`` the same as edits that a tool can apply (all of them or none)."""
+
+    code: str
+    message: str
+    primary: Label
+    secondary: tuple[Label, ...] = ()
+    help: str = ""
+    fix: tuple[Edit, ...] = ()
+    severity: str = ERROR
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity == ERROR
+
+    @property
+    def position(self) -> tuple[str, int, int]:
+        """File as the user named it, line and column from 1."""
+        span = self.primary.span
+        return (span.source.name, *span.source.position(span.start))
+
+
+def in_order(findings: Iterable[Diagnostic], sources: Iterable[Source]) -> list[Diagnostic]:
+    """Findings without repeats: file by file in the given order, by place in each, then by code and message."""
+    rank = {id(source): number for number, source in enumerate(sources)}
+
+    def key(finding: Diagnostic) -> tuple[int, int, int, str, str]:
+        span = finding.primary.span
+        return (rank.get(id(span.source), len(rank)), span.start, span.end, finding.code, finding.message)
+
+    seen: dict[tuple[int, int, int, str, str], Diagnostic] = {}
+    for finding in findings:
+        seen.setdefault(key(finding), finding)
+    return [seen[k] for k in sorted(seen)]

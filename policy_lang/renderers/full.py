@@ -1,0 +1,33 @@
+"""A finding for people: what, where with the lines themselves, why, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from policy_lang.diagnostics import Diagnostic
+from policy_lang.renderers.snippet import Paint, clean, plain, snippet
+
+_ANSI = {"error": "1;31", "warning": "1;33", "frame": "34", "secondary": "34", "strong": "1", "help": "36"}
+
+
+def render(findings: Iterable[Diagnostic], colour: bool = False) -> str:
+    """All findings, an empty line between two of them, without a line end after the last."""
+    return "\n\n".join(one(finding, colour) for finding in findings)
+
+
+def one(finding: Diagnostic, colour: bool = False) -> str:
+    paint = _painter(finding.severity) if colour else plain
+    head = f"{paint(f'{finding.severity}[{finding.code}]', 'primary')}{paint(f': {clean(finding.message)}', 'strong')}"
+    rows = [head, *snippet(finding, paint)]
+    if finding.help:
+        gutter = max(len(str(label.span.line)) for label in (finding.primary, *finding.secondary))
+        rows.append(f"{' ' * gutter} {paint('=', 'frame')} {paint('help:', 'help')} {clean(finding.help)}")
+    return "\n".join(rows)
+
+
+def _painter(severity: str) -> Paint:
+    def paint(text: str, role: str) -> str:
+        code = _ANSI[severity if role == "primary" else role]
+        return f"\x1b[{code}m{text}\x1b[0m"
+
+    return paint

@@ -1,0 +1,28 @@
+"""Where checks put their findings."""
+
+from __future__ import annotations
+
+from policy_lang.diagnostics import ERROR, WARNING, Diagnostic, Edit, Label
+from policy_lang.source import Span
+
+
+class Report:
+    """A list of findings with two verbs. ``span`` is where the carets go, ``label`` what stands beside them."""
+
+    def __init__(self) -> None:
+        self.findings: list[Diagnostic] = []
+
+    def error(self, code: str, message: str, span: Span, label: str = "", *why: Label, help: str = "", fix: tuple[Edit, ...] = ()) -> None:  # fmt: skip
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, ERROR))
+
+    def warn(self, code: str, message: str, span: Span, label: str = "", *why: Label, help: str = "", fix: tuple[Edit, ...] = ()) -> None:  # fmt: skip
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(finding.is_error for finding in self.findings)
+
+    def unsupported(self, span: Span, what: str) -> None:
+        """Something that `lang 1` says and this version cannot do. Left out in silence it would be a broken promise."""
+        help = "remove it; this version has nothing that takes its place"
+        self.error("P340", f"this version does not support {what} yet", span, "would have no effect", help=help)

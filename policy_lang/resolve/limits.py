@@ -1,0 +1,285 @@
+"""One line of ``limits``: its resource, quantity, options and ladder of steps.
+
+A line is judged by itself here. What a base's limit does to it is ``merge``'s business, what
+several limits do to one another that of ``lints``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.core.vocabulary import RESOURCES, TREE_RESOURCES, Resource
+from policy_lang import tree
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.names import nearest, quoted
+from policy_lang.quantities import COUNT, DURATION, MONEY
+from policy_lang.report import Report
+from policy_lang.resolve.values import Amount, Use, Values
+from policy_lang.source import Span
+
+DIMENSIONS = {"count": COUNT, "money": MONEY, "duration": DURATION}
+
+_OUT_OF_PLACE = {
+    tree.Retry: ("retry", "a failed model call is retried by `on llm_failure`"),
+    tree.Fallback: ("fallback", "another client is tried by `on llm_failure`"),
+    tree.Reply: ("reply", "calls of unknown tools are answered by `on unknown_tool`"),
+}
+
+
+class LimitLine(NamedTuple):
+    """A limit as one file states it, and where its parts stand. ``data`` has the shape of the policy's JSON."""
+
+    data: dict[str, Any]
+    node: tree.Setting | tree.On
+    resource_span: Span
+    value: Amount
+    override: tree.Name | None = None
+    reserve: Amount | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        return (self.data["resource"], self.data["scope"])
+
+    @property
+    def title(self) -> str:
+        """How the limit is called: ``tokens`` or ``tokens per thread``."""
+        resource, scope = self.key
+        return resource if scope is None or scope == RESOURCES[resource].scope else f"{resource} per {scope}"
+
+    @property
+    def finalizes(self) -> bool:
+        return any(step["do"] == "finalize" for step in self.data["then"])
+
+    @property
+    def total(self) -> int | None:
+        """The most that can ever be used: the maximum and its extension."""
+        most = self.data["max"]
+        extra = sum(min(step["by"], most) for step in self.data["then"] if step["do"] == "extend") if most else 0
+        return None if most is None else most + extra
+
+
+def origin(span: Span) -> dict[str, Any]:
+    """Where a rule was written, in the shape of the policy's JSON."""
+    return {"file": span.source.name, "line": span.line}
+
+
+def limit_line(line: tree.Setting, values: Values, known: dict[str, Resource] | None = None) -> LimitLine | None:
+    """Judge one line of ``limits``. ``None`` if it is too wrong to mean anything."""
+    resource = _resource(line.resource, values.report)
+    if resource is None or isinstance(line.resource, tree.Missing):
+        _check_names(line, values)
+        return None
+    use = Use(f"`{resource.name}`", DIMENSIONS[resource.unit], line.resource.span, unlimited=True)
+    value = values.amount(line.value, use)
+    options = _Options(line, resource, values)
+    steps = ladder(line.steps, resource, line.resource.span, values)
+    if value is None:
+        return None
+    data = {
+        "resource": resource.name,
+        "scope": options.scope or resource.scope or None,
+        "max": value.value,
+        "reserve": options.reserve.value or 0 if options.reserve else 0,
+        "atomic": options.atomic,
+        "locked": line.modifier is not None and line.modifier.text == "locked",
+        "then": steps,
+        "origin": origin(line.span),
+    }
+    override = line.modifier if line.modifier and line.modifier.text == "override" else None
+    made = LimitLine(data, line, line.resource.span, value, override, options.reserve)
+    _check_amounts(made, options, resource, values.report)
+    return made
+
+
+def _resource(word: tree.Word, report: Report) -> Resource | None:
+    if isinstance(word, tree.Missing):
+        return None
+    found = RESOURCES.get(word.text)
+    if found:
+        return found
+    if word.text in TREE_RESOURCES:
+        report.error("P106", f"`{word.text}` is limited in `agents`", word.span, "not here", help="write it in an `agents` block")
+        return None
+    near = nearest(word.text, RESOURCES)
+    if near:
+        report.error("P201", f"unknown resource `{word.text}`", word.span, "cannot be limited", help=f"did you mean `{near}`?", fix=(Edit(word.span, near),))  # fmt: skip
+    else:
+        report.error("P201", f"unknown resource `{word.text}`", word.span, "cannot be limited", help=f"known: {quoted(RESOURCES, 'and')}")  # fmt: skip
+    return None
+
+
+def _check_names(line: tree.Setting, values: Values) -> None:
+    """Names in a line whose resource is unknown: used all the same."""
+    if isinstance(line.value, tree.Name):
+        values.names.find(line.value.text)
+    for step in line.steps:
+        if isinstance(step, tree.Finalize):
+            values.text(step.text, "`finalize`")
+
+
+# ---- options
+
+
+class _Options:
+    """The options of a line, each at most once."""
+
+    def __init__(self, line: tree.Setting, resource: Resource, values: Values) -> None:
+        self.scope: str | None = None
+        self.reserve: Amount | None = None
+        self.atomic = False
+        self.values, self.report = values, values.report
+        self.resource = resource
+        seen: dict[str, tree.Option] = {}
+        for option in line.options:
+            kind = "atomic or partial" if isinstance(option, tree.Atomic | tree.Partial) else type(option).__name__.lower()
+            if kind in seen:
+                self.report.error("P210", f"`{kind}` is written twice", option.span, "again", Label(seen[kind].span, "first here"), help="keep one")  # fmt: skip
+                continue
+            seen[kind] = option
+            self._take(option)
+
+    def _take(self, option: tree.Option) -> None:
+        if isinstance(option, tree.Per):
+            self._take_scope(option)
+        elif isinstance(option, tree.Reserve):
+            self._take_reserve(option)
+        elif isinstance(option, tree.Counting):
+            self.values.word(option.what, ("approvals",), "word after `counting`")
+            self.report.unsupported(option.span, "`counting approvals`")
+        elif self.resource.name != "tool_calls":
+            word = option.span.text
+            self.report.error("P209", f"`{word}` is for `tool_calls` only", option.span, "has no meaning here", help="remove it")
+        else:
+            self.atomic = isinstance(option, tree.Atomic)
+
+    def _take_scope(self, option: tree.Per) -> None:
+        possible = self.resource.scopes
+        if not possible:
+            self.report.error("P209", f"`{self.resource.name}` has no scope", option.span, "it is measured for each attempt", help="remove it")  # fmt: skip
+            return
+        known = ("run", "thread", "subtree", "node")
+        scope = self.values.word(option.scope, known, "scope")
+        if scope is not None and scope not in possible:
+            self.report.error("P209", f"`{self.resource.name}` cannot be limited per {scope}", option.span, f"expected {quoted([f'per {p}' for p in possible])}")  # fmt: skip
+        elif scope is not None:
+            self.scope = scope
+
+    def _take_reserve(self, option: tree.Reserve) -> None:
+        if not self.resource.reservable:
+            help = "a counted resource needs none: the last one is the final call's" if self.resource.name == "llm_calls" else "remove it"  # fmt: skip
+            self.report.error("P209", f"`{self.resource.name}` takes no reserve", option.span, "has no meaning here", help=help)
+            return
+        use = Use("`reserve`", DIMENSIONS[self.resource.unit], None, least=1, zero="leave the reserve out")
+        self.reserve = self.values.amount(option.value, use)
+
+
+def _check_amounts(line: LimitLine, options: _Options, resource: Resource, report: Report) -> None:
+    """How quantity, reserve and ladder of one line go together."""
+    most, reserve = line.value, options.reserve
+    if reserve and most.value is not None and reserve.value is not None and reserve.value > most.value:
+        report.error("P207", f"the reserve is larger than the limit of `{resource.name}`", reserve.span, "more than there is", Label(most.span, "the limit"))  # fmt: skip
+    if most.value == 0 and resource.name == "attempt_wall":
+        report.error("P207", "`attempt_wall` cannot be zero", most.span, "every attempt would fail at once", help="write the longest time one attempt may take")  # fmt: skip
+    needs = resource.reservable and most.value is not None and not (options.reserve or _tried_reserve(line))
+    if needs and line.finalizes and isinstance(line.node, tree.Setting):
+        step = next(s for s in line.node.steps if isinstance(s, tree.Finalize | tree.FinalizeUsing))
+        example = {"count": "4k", "money": "$0.10", "duration": "30s"}[resource.unit]
+        report.error(
+            "P330",
+            f"`finalize` on `{resource.name}` needs a reserve",
+            step.span,
+            "nothing would be left for the final call",
+            Label(most.span, "all of it may be spent before"),
+            help=f"keep some back: `{resource.name} {most.text} reserve {example} then finalize`",
+        )
+
+
+def _tried_reserve(line: LimitLine) -> bool:
+    return any(isinstance(option, tree.Reserve) for option in getattr(line.node, "options", ()))
+
+
+# ---- ladders
+
+
+def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values: Values) -> list[dict[str, Any]]:
+    """The steps of a limit's ladder in the shape of the policy's JSON; wrong ones are left out."""
+    made: list[dict[str, Any]] = []
+    ended: tree.Step | None = None
+    extended: tree.Extend | None = None
+    if steps and resource.name == "attempt_wall":
+        values.report.error("P208", "`attempt_wall` has no ladder", steps[0].span, "an attempt that takes longer has failed with `timeout`", help="`on llm_failure timeout` says what follows")  # fmt: skip
+        return made
+    for step in steps:
+        if ended is not None:
+            _unreachable(step, ended, values.report)
+            break
+        if isinstance(step, tree.Extend):
+            made += _extend(step, extended, resource, place, values)
+            extended = extended or step
+            continue
+        made += _step(step, values)
+        if isinstance(step, tree.Stop | tree.Finalize):
+            ended = step
+    return made
+
+
+def _step(step: tree.Step, values: Values) -> list[dict[str, Any]]:
+    if isinstance(step, tree.Stop):
+        return [{"do": "stop"}]
+    if isinstance(step, tree.Finalize):
+        return [{"do": "finalize", "text": finalize_text(step, values), "using": None}]
+    if isinstance(step, tree.FinalizeUsing):
+        name = None if isinstance(step.resolver, tree.Missing) else step.resolver.text
+        return [{"do": "finalize", "text": None, "using": name}]
+    if isinstance(step, tree.Ask):
+        values.count(step.up_to, "`up to`", least=1)
+        values.count(step.times, "`times`", least=1)
+        values.report.unsupported(step.span, "`ask`")
+        return []
+    if isinstance(step, tree.Consult):
+        values.report.unsupported(step.span, "`consult`")
+        return []
+    word, help = _OUT_OF_PLACE[type(step)]  # type: ignore[index]
+    values.report.error("P208", f"`{word}` is no step of a limit", step.span, "expected `stop`, `finalize` or `extend`", help=help)
+    return []
+
+
+def finalize_text(step: tree.Finalize, values: Values) -> str | None:
+    """The instruction of a ``finalize``, ``None`` for the default one."""
+    text = values.text(step.text, "`finalize`")
+    if text is not None and not text.strip() and step.text is not None:
+        gap = Span(step.span.source, step.span.start + len("finalize"), step.span.end)
+        values.report.error("P311", "the instruction of this `finalize` is empty", step.text.span, "nothing to tell the model", help="write `finalize` alone for the default instruction", fix=(Edit(gap, ""),))  # fmt: skip
+        return None
+    return text
+
+
+def _extend(step: tree.Extend, first: tree.Extend | None, resource: Resource, place: Span, values: Values) -> list[dict[str, Any]]:  # fmt: skip
+    by = values.amount(step.by, Use("`extend`", DIMENSIONS[resource.unit], least=1, zero="leave the step out"))
+    if not resource.extendable:
+        values.report.error(
+            "P329",
+            f"`{resource.name}` cannot be extended",
+            step.span,
+            "nothing extends it",
+            Label(place, "the strict outer budget of the run"),
+            help="write a larger limit instead",
+        )
+        return []
+    if first is not None:
+        values.report.error("P210", "a limit is extended once only", step.span, "again", Label(first.span, "first here"), help="write one larger extension")  # fmt: skip
+        return []
+    return [{"do": "extend", "by": by.value}] if by else []
+
+
+def _unreachable(step: tree.Step, ended: tree.Step, report: Report) -> None:
+    word = ended.span.text.split(None, 1)[0]
+    same = isinstance(step, tree.Stop) and isinstance(ended, tree.Finalize)
+    report.error(
+        "P313",
+        "this step is never reached",
+        step.span,
+        "never taken",
+        Label(ended.span, f"`{word}` ends the ladder"),
+        help="remove it; behind the last step stands `stop` anyway" if same else f"put it before `{word}`, or remove it",
+    )

@@ -1,0 +1,183 @@
+"""What the parts of a policy do to one another: limits that contradict, names nobody uses, dead text.
+
+Looks at merged limits and at one file's names. Reports only; the policy is not changed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.core.vocabulary import PREFER_ORDER
+from policy_lang import tree
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.quantities import text_of
+from policy_lang.report import Report
+from policy_lang.resolve.files import Unit
+from policy_lang.resolve.limits import DIMENSIONS, LimitLine
+from policy_lang.resolve.merge import Merged
+from policy_lang.resolve.names import Definition, Names
+from policy_lang.source import Span
+
+
+def check(merged: Merged, broken: bool, report: Report) -> None:
+    """All findings about the merged policy. ``broken``: something could not be read, so absence proves nothing."""
+    limits = {line.title: line for line in merged.limits}
+    for line in merged.limits:
+        _capped_extension(line, report)
+    if calls := limits.get("llm_calls"):
+        _single_call(calls, report)
+        if rounds := limits.get("tool_iterations"):
+            _budgets(calls, rounds, merged, report)
+    if not broken:
+        _unpriced_cost(merged, report)
+        _idle_thresholds(merged, report)
+
+
+# ---- single limits
+
+
+def _steps(line: LimitLine, *kinds: type) -> list[tree.Step]:
+    return [step for step in line.node.steps if isinstance(step, kinds)]
+
+
+def _capped_extension(line: LimitLine, report: Report) -> None:
+    most = line.data["max"]
+    for data in line.data["then"]:
+        if data["do"] == "extend" and most is not None and data["by"] > most:
+            step = _steps(line, tree.Extend)[0]
+            by = step.by.span  # type: ignore[union-attr]
+            shown = text_of(most, DIMENSIONS_OF[line.data["resource"]])
+            report.warn("P305", f"an extension is at most the limit itself: {shown}", by, "capped", Label(line.value.span, "the limit"), help=f"write `extend {shown} once`", fix=(Edit(by, shown),))  # fmt: skip
+
+
+def _single_call(calls: LimitLine, report: Report) -> None:
+    if calls.data["max"] == 1 and calls.finalizes:
+        step = _steps(calls, tree.Finalize, tree.FinalizeUsing)[0]
+        report.warn("P328", "with one model call that is final, the agent can never use a tool", calls.value.span, "the only call", Label(step.span, "made without tools"), help="allow at least 2 calls, or deny the tools")  # fmt: skip
+
+
+# ---- calls and rounds
+
+
+def _budgets(calls: LimitLine, rounds: LimitLine, merged: Merged, report: Report) -> None:
+    """Model calls against tool rounds: each round needs a call, and the final answer one more."""
+    most, total = calls.data["max"], rounds.total
+    if most is None or total is None or not rounds.finalizes:
+        return
+    reactive = merged.final["mode"] == "reactive"
+    step = _steps(rounds, tree.Finalize, tree.FinalizeUsing)[0]
+    why = (Label(rounds.value.span, f"up to {total} rounds" + ("" if total == rounds.data["max"] else ", extension included")),)
+    needed = total + (2 if reactive else 1)
+    if calls.finalizes:
+        if most - 1 < total:
+            _fewer_rounds(calls, why, most, total, report)
+        if most <= needed and _prefers_calls(merged):
+            _dead_text(calls, rounds, step, needed + 1, report)
+    elif most < needed:
+        _never_final(calls, step, why, needed, reactive, report)
+
+
+def _fewer_rounds(calls: LimitLine, why: tuple[Label, ...], most: int, total: int, report: Report) -> None:
+    can = max(0, most - 1)
+    rounds = "no round" if can == 0 else "1 round" if can == 1 else f"{can} rounds"
+    report.warn("P302", f"the last model call is final, so {rounds} can run instead of {total}", calls.value.span, f"{most} calls, the last without tools", *why, help=f"write `llm_calls {total + 1}` or more for all rounds", fix=_number(calls, total + 1))  # fmt: skip
+
+
+def _never_final(calls: LimitLine, step: tree.Step, why: tuple[Label, ...], needed: int, reactive: bool, report: Report) -> None:
+    reason = "each round takes a call, the refused round and the answer one more each" if reactive else "each round takes a call, the final answer one more"
+    report.warn("P301", "this final call can never be made: the model calls run out first", step.span, "never reached", Label(calls.value.span, f"{needed} calls would be needed"), *why, help=f"write `llm_calls {needed}` or more; {reason}", fix=_number(calls, needed))  # fmt: skip
+
+
+def _dead_text(calls: LimitLine, rounds: LimitLine, step: tree.Step, needed: int, report: Report) -> None:
+    text = getattr(step, "text", None) or getattr(step, "resolver", None)
+    if text is None:
+        return
+    report.warn("P332", "this instruction is never sent: the last model call carries that of `llm_calls`", text.span, "never sent", Label(calls.resource_span, "preferred, and reached no later"), help=f"write `llm_calls {needed}` or more, or `prefer tool_iterations over llm_calls`")  # fmt: skip
+
+
+def _prefers_calls(merged: Merged) -> bool:
+    order = [*merged.final["prefer"], *(name for name in PREFER_ORDER if name not in merged.final["prefer"])]
+    return order.index("llm_calls") < order.index("tool_iterations")
+
+
+def _number(line: LimitLine, value: int) -> tuple[Edit, ...]:
+    """The edit that writes another maximum, if the line has it as a number of its own."""
+    return (Edit(line.value.span, str(value)),) if line.value.span.text[:1].isdigit() else ()
+
+
+# ---- what is missing
+
+
+def _unpriced_cost(merged: Merged, report: Report) -> None:
+    line = next((m for m in merged.limits if m.data["resource"] == "cost" and m.data["max"] is not None), None)
+    if line is not None and not merged.prices:
+        report.error(
+            "P325",
+            "a `cost` limit needs prices",
+            line.resource_span,
+            "nothing says what a token costs",
+            help='add a block `prices {` with lines such as `"gpt-4.1" input $2 cached $0.50 output $8 per 1M`',
+        )
+
+
+def _idle_thresholds(merged: Merged, report: Report) -> None:
+    limited = {line.data["resource"] for line in merged.limits if line.data["max"] is not None}
+    for line in merged.thresholds:
+        name = line.data["resource"]
+        if name in limited:
+            continue
+        unlimited = next((m for m in merged.limits if m.data["resource"] == name), None)
+        why = (Label(unlimited.value.span, "unlimited here"),) if unlimited else ()
+        help = f"limit it, as in `{name} …` in `limits`, or remove the threshold"
+        report.error("P310", f"`{name}` has no limit, so no percentage of it is ever reached", line.node.resource.span, "not limited", *why, help=help)  # fmt: skip
+
+
+def unused_names(unit: Unit, names: Names, report: Report) -> None:
+    """`param` and `let` of one file that nothing uses."""
+    _mark_tests(unit, names)
+    unread = " ".join(span.text for span in _broken(unit))
+    for definition in names.own.values():
+        if not definition.used and not re.search(rf"\b{re.escape(definition.name)}\b", unread):
+            _unused(definition, report)
+
+
+def _unused(definition: Definition, report: Report) -> None:
+    kind, span = definition.kind, definition.statement.span
+    source = span.source
+    end = source.line_end(span.end)
+    rest = source.text[span.end : end]
+    alone = not rest.strip() and source.line_start(span.start) == span.start
+    fix = (Edit(Span(source, span.start, min(end + 1, len(source.text))), ""),) if alone else ()
+    report.warn("P319", f"`{definition.name}` is never used", definition.span, "", help=f"use it, or remove this `{kind}`", fix=fix)
+
+
+def _mark_tests(unit: Unit, names: Names) -> None:
+    """Names in tests and claims count as used."""
+    waiting: list[object] = [s for s in unit.file.statements if isinstance(s, tree.Test | tree.Verify)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, tree.Name):
+            names.find(node.text)
+        elif isinstance(node, tuple) and not isinstance(node, Span):
+            waiting += node
+
+
+def _broken(unit: Unit) -> list[Span]:
+    spans = []
+    for statement in unit.file.statements:
+        for node in (statement, *getattr(statement, "lines", ())):
+            if isinstance(node, tree.Broken):
+                spans.append(node.span)
+    return spans
+
+
+DIMENSIONS_OF = {}
+
+
+def _fill() -> None:
+    from engine.core.vocabulary import RESOURCES
+
+    DIMENSIONS_OF.update({name: DIMENSIONS[resource.unit] for name, resource in RESOURCES.items()})
+
+
+_fill()

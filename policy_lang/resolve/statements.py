@@ -1,0 +1,280 @@
+"""The statements beside ``limits``: the final call, thresholds, tools, prices, unknown tools.
+
+Each function judges one statement of one file and gives its part of the policy's JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from engine.core.vocabulary import PREFER_ORDER, RESOURCES
+from policy_lang import tree
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.quantities import COUNT, DURATION, MAX, MONEY, text_of
+from policy_lang.report import Report
+from policy_lang.resolve.limits import LimitLine, finalize_text, ladder, origin
+from policy_lang.resolve.values import Amount, Use, Values
+from policy_lang.source import Span
+
+# ---- the final call
+
+
+class FinalLine(NamedTuple):
+    """One line of ``finalization``: the fields it sets, and where it stands."""
+
+    kind: str
+    fields: dict[str, Any]
+    span: Span
+
+
+def finalization(block: tree.Finalization, values: Values) -> list[FinalLine]:
+    made: list[FinalLine] = []
+    for line in block.lines:
+        if isinstance(line, tree.Broken):
+            continue
+        kind = line.span.text.split(None, 1)[0]
+        first = next((m for m in made if m.kind == kind), None)
+        if first is not None:
+            values.report.error("P210", f"`{kind}` is written twice", line.span, "again", Label(first.span, "first here"), help="keep one")  # fmt: skip
+            continue
+        made.append(FinalLine(kind, _final_fields(line, values), line.span))
+    return made
+
+
+def _final_fields(line: tree.FinalLine, values: Values) -> dict[str, Any]:
+    if isinstance(line, tree.Prefer):
+        return {"prefer": _prefer(line, values)}
+    if isinstance(line, tree.EmptyStop):
+        return {"empty_retries": 0}
+    if isinstance(line, tree.EmptyRetry):
+        count = values.count(line.count, "`retry`", least=1, zero="write `empty stop`")
+        return {"empty_retries": count} if count else {}
+    if isinstance(line, tree.FinalTools):
+        how = values.word(line.how, ("strip", "forbid"), "way to withhold tools")
+        return {"tools": how} if how else {}
+    return _mode(line, values)
+
+
+def _prefer(line: tree.Prefer, values: Values) -> list[str]:
+    names: list[str] = []
+    for word in line.names:
+        name = values.word(word, PREFER_ORDER, "reason for a final call")
+        if name in names:
+            values.report.error("P210", f"`{name}` is preferred twice", word.span, "again", help="name each once")
+        elif name:
+            names.append(name)
+    return names
+
+
+def _mode(line: tree.Mode | tree.ModeUsing, values: Values) -> dict[str, Any]:
+    mode = values.word(line.name, ("proactive", "reactive"), "mode")
+    if isinstance(line, tree.ModeUsing):
+        if mode == "proactive":
+            values.report.error("P209", "`proactive` mode has no text", line.resolver.span, "never used", help="only `reactive` answers tool calls that do not fit")  # fmt: skip
+            return {}
+        using = None if isinstance(line.resolver, tree.Missing) else line.resolver.text
+        return {"mode": "reactive", "text": None, "using": using} if mode else {}
+    text = values.text(line.text, "`reactive`")
+    if mode == "proactive" and line.text is not None:
+        values.report.error("P209", "`proactive` mode has no text", line.text.span, "never used", help="only `reactive` answers tool calls that do not fit")  # fmt: skip
+        text = None
+    if mode == "reactive" and text is not None and line.text is not None and not text.strip():
+        values.report.error("P311", "the text of `reactive` is empty", line.text.span, "nothing to tell the model", help="leave it out for the default text")  # fmt: skip
+        text = None
+    return {"mode": mode, "text": text, "using": None} if mode else {}
+
+
+# ---- thresholds
+
+
+class ThresholdLine(NamedTuple):
+    data: dict[str, Any]
+    node: tree.Threshold
+
+
+def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
+    percent = values.percent(line.percent, "a threshold")
+    resource = values.word(line.resource, tuple(RESOURCES), "resource")
+    action = values.word(line.action, ("warn", "tell", "use"), "action")
+    text = _threshold_text(line, action, values)
+    if resource == "attempt_wall":
+        values.report.error("P310", "`attempt_wall` has no threshold", line.resource.span, "measured anew for each attempt", help="`wall` is the time of the whole run")  # fmt: skip
+        return None
+    if percent and not _percent_fits(percent, values.report):
+        return None
+    if action == "use":
+        values.report.unsupported(line.span, "`use`")
+        return None
+    if percent is None or resource is None or action is None or (action == "tell" and not text):
+        return None
+    data = {
+        "percent": percent.value,
+        "resource": resource,
+        "action": action,
+        "text": text,
+        "origin": origin(line.span),
+    }
+    return ThresholdLine(data, line)
+
+
+def _threshold_text(line: tree.Threshold, action: str | None, values: Values) -> str | None:
+    if action == "use":
+        if line.text is None:
+            values.report.error("P101", "`use` needs a client", line.action.span, "expected the name of a client behind it")
+        return None
+    text = values.text(line.text, "`tell`")
+    if action == "tell" and line.text is None:
+        values.report.error("P101", "`tell` needs a text", line.action.span, "expected a text behind it", help='write it as in `tell "{left} left: wrap up."`')  # fmt: skip
+    if action == "warn" and line.text is not None:
+        values.report.error("P209", "`warn` takes no text", line.text.span, "would be sent to nobody", help="`tell` sends a text to the model")  # fmt: skip
+        return None
+    if action == "tell" and text is not None and line.text is not None and not text.strip():
+        values.report.error("P311", "the text of this `tell` is empty", line.text.span, "nothing to tell the model", help="write the notice, or `warn`")  # fmt: skip
+        return None
+    return text
+
+
+def _percent_fits(percent: Amount, report: Report) -> bool:
+    if percent.value is None or 1 <= percent.value <= 99:
+        return True
+    if percent.value == 0:
+        report.error("P310", "a threshold of 0 % is crossed before anything happens", percent.span, "expected 1 % to 99 %")
+        return False
+    label = "the limit itself acts here" if percent.value == 100 else "the limit acts before"
+    report.error("P310", f"a threshold of {percent.value} % is never of use", percent.span, label, help="write 99 % or less")
+    return False
+
+
+# ---- tools
+
+
+def tool(line: tree.Tool, values: Values) -> dict[str, Any] | None:
+    """One tool rule; ``base`` is filled in when the files are merged."""
+    glob = values.plain(line.glob, "the pattern of a tool", 'write `"*"` for every tool')
+    data: dict[str, Any] = {
+        "glob": glob,
+        "allow": False,
+        "deny": False,
+        "deny_text": None,
+        "limit": None,
+        "limit_text": None,
+        "timeout": None,
+        "base": 0,
+        "origin": origin(line.span),
+    }
+    seen: dict[str, tree.Clause] = {}
+    for clause in line.clauses:
+        kind = clause.span.text.split(None, 1)[0]
+        if kind in seen:
+            values.report.error("P210", f"`{kind}` is written twice", clause.span, "again", Label(seen[kind].span, "first here"), help="keep one")  # fmt: skip
+            continue
+        seen[kind] = clause
+        data.update(_clause(clause, values))
+    if "allow" in seen and "deny" in seen:
+        values.report.error("P209", "a tool cannot be allowed and denied at once", seen["deny"].span, "denied", Label(seen["allow"].span, "allowed"), help="keep one")  # fmt: skip
+        return None
+    says = data["allow"] or data["deny"] or data["limit"] is not None or data["timeout"] is not None
+    return data if says and glob is not None else None
+
+
+def _clause(clause: tree.Clause, values: Values) -> dict[str, Any]:
+    if isinstance(clause, tree.Allow):
+        return {"allow": True}
+    if isinstance(clause, tree.Deny):
+        return {"deny": True, "deny_text": _answer(clause.text, "deny", values)}
+    if isinstance(clause, tree.ToolLimit):
+        count = values.count(clause.count, "`limit`")
+        return {"limit": count, "limit_text": _answer(clause.text, "limit", values)} if count is not None else {}
+    if isinstance(clause, tree.Timeout):
+        found = values.amount(clause.after, Use("`timeout`", DURATION, least=1, zero="leave it out for no timeout"))
+        return {"timeout": found.value} if found else {}
+    if isinstance(clause, tree.AskFirst):
+        values.amount(clause.within, Use("`within`", DURATION, least=1, zero="leave it out for no end of waiting"))
+        values.report.unsupported(clause.span, "`ask`")
+        return {}
+    check_retry(clause.count, clause.every, values)
+    values.report.unsupported(clause.span, "`retry` of a tool")
+    return {}
+
+
+def _answer(phrase: tree.Phrase | None, clause: str, values: Values) -> str | None:
+    """The text that a tool call gets instead of a result."""
+    text = values.text(phrase, f"`{clause}`")
+    if text is not None and phrase is not None and not text.strip():
+        values.report.error("P311", f"the text of this `{clause}` is empty", phrase.span, "nothing to tell the model", help="leave it out for the default text")  # fmt: skip
+        return None
+    return text
+
+
+def check_retry(count: tree.Value, every: tree.Every | None, values: Values) -> None:
+    """The quantities of a ``retry N [every A..B]``."""
+    values.count(count, "`retry`", least=1, zero="leave it out")
+    if every is None:
+        return
+    low = values.amount(every.low, Use("the first wait", DURATION))
+    high = values.amount(every.high, Use("the longest wait", DURATION))
+    if low and high and low.value is not None and high.value is not None and low.value > high.value:
+        values.report.error("P207", "the first wait is longer than the longest", low.span, "", Label(high.span, "the longest"), help=f"write `every {high.text}..{low.text}`")  # fmt: skip
+
+
+# ---- prices
+
+
+def price(line: tree.Price, values: Values) -> dict[str, Any] | None:
+    """Micro-dollars for a million tokens of one model."""
+    model = values.plain(line.model, "the name of a model", "write the name the provider knows it by")
+    per = values.amount(line.per, Use("`per`", COUNT, least=1, zero="write `per 1M`"))
+    prices: dict[str, int | None] = {}
+    for field, word in (("input", line.input), ("cached", line.cached), ("output", line.output)):
+        found = values.amount(word, Use(f"`{field}`", MONEY))
+        prices[field] = None
+        if found is not None and found.value is not None and per is not None and per.value is not None:
+            prices[field] = _per_million(found, per, values.report)
+    if model is None or prices["input"] is None or prices["output"] is None:
+        return None
+    return {"model": model, **prices, "origin": origin(line.span)}
+
+
+def _per_million(found: Amount, per: Amount, report: Report) -> int | None:
+    value, rest = divmod((found.value or 0) * 1_000_000, per.value or 1)
+    if rest:
+        report.error("P206", f"{found.text} per {per.text} is no whole number of millionths of a dollar per million tokens", found.span, "cannot be kept exactly", help="write prices `per 1M`")  # fmt: skip
+        return None
+    if value > MAX:
+        report.error("P207", f"{found.text} per {per.text} is too large", found.span, f"more than {text_of(MAX, MONEY)} per 1M")
+        return None
+    return value
+
+
+# ---- unknown tools
+
+
+def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
+    """``on unknown_tool reply N then …`` is a limit of N on ``unknown_tools``; without ``reply`` a limit of none."""
+    resource = RESOURCES["unknown_tools"]
+    if line.reasons is not None:
+        span = line.reasons[0].span
+        values.report.error("P209", "`on unknown_tool` takes no reasons", span, "expected a step such as `reply 3`")
+    first, steps = line.steps[0], line.steps
+    value = Amount(0, "0", first.span)
+    if isinstance(first, tree.Reply):
+        use = Use("`reply`", COUNT, unlimited=True)
+        found = values.amount(first.count, use)
+        value, steps = found or value, steps[1:]
+        if found is None:
+            ladder(steps, resource, line.what.span, values)
+            return None
+    data = {
+        "resource": resource.name,
+        "scope": resource.scope,
+        "max": value.value,
+        "reserve": 0,
+        "atomic": False,
+        "locked": False,
+        "then": ladder(steps, resource, line.what.span, values),
+        "origin": origin(line.span),
+    }
+    return LimitLine(data, line, line.what.span, value)
+
+
+__all__ = ["Edit", "FinalLine", "ThresholdLine", "finalization", "finalize_text", "on_unknown_tool", "price", "threshold", "tool"]  # fmt: skip

@@ -1,0 +1,172 @@
+"""The value of a word where it is used: its name looked up, its dimension and range judged.
+
+Every function gives ``None`` for what was wrong, after reporting it, and for what the parser
+already found missing. Knows dimensions, not resources.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from policy_lang import tree
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.names import a, nearest, quoted
+from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, misfit
+from policy_lang.report import Report
+from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
+from policy_lang.source import Span
+from policy_lang.texts import check_placeholders, unescape
+
+
+class Amount(NamedTuple):
+    """``value`` in ones, milliseconds, micro-dollars or percent; ``None`` is unlimited."""
+
+    value: int | None
+    text: str
+    span: Span
+
+
+class Use(NamedTuple):
+    """What a value is for: the words of a message, and the place that asks for it."""
+
+    subject: str
+    dimension: str
+    asker: Span | None = None
+    unlimited: bool = False
+    """May it be ``unlimited``?"""
+    least: int = 0
+    zero: str = ""
+    """What to say and do about a zero where ``least`` is 1."""
+
+
+class Values:
+    """Judges the values of one file."""
+
+    def __init__(self, names: Names, report: Report) -> None:
+        self.names = names
+        self.report = report
+
+    # ---- quantities
+
+    def amount(self, value: tree.Value | None, use: Use) -> Amount | None:
+        """A quantity for a use; ``None`` if there is none or it is wrong."""
+        if value is None or isinstance(value, tree.Missing):
+            return None
+        if isinstance(value, tree.Unlimited):
+            return self._unlimited("unlimited", value.span, use, None)
+        if isinstance(value, tree.Number):
+            found = quantity(value, self.report)
+            return self._fitting(found, value.span, use, None) if found else None
+        definition = self._definition(value, quantity_wanted=True)
+        if definition is None:
+            return None
+        meaning = definition.meaning
+        if isinstance(meaning, Unbounded):
+            return self._unlimited(value.text, value.span, use, definition)
+        if isinstance(meaning, String):
+            self._wrong_kind(value, definition, a(TITLES[use.dimension]), use)
+            return None
+        return self._fitting(meaning, value.span, use, definition) if meaning else None
+
+    def count(self, value: tree.Value | None, subject: str, least: int = 0, zero: str = "") -> int | None:
+        """A plain count."""
+        found = self.amount(value, Use(subject, COUNT, least=least, zero=zero))
+        return found.value if found else None
+
+    def percent(self, value: tree.Value, subject: str) -> Amount | None:
+        return self.amount(value, Use(subject, PERCENT))
+
+    def _fitting(self, found: Quantity, span: Span, use: Use, definition: Definition | None) -> Amount | None:
+        why = self._why(use)
+        if definition:
+            why = (*why, Label(definition.statement.value.span, f"`{definition.name}` stands for this"))
+        if found.dimension != use.dimension:
+            help, better = misfit(found, use.dimension)
+            where = definition.statement.value.span if definition else span
+            fix = (Edit(where, better),) if better else ()
+            label = f"this is {a(TITLES[found.dimension])}"
+            self.report.error("P202", f"{use.subject} takes {a(TITLES[use.dimension])}", span, label, *why, help=help, fix=fix)
+            return None
+        if found.value < use.least:
+            label = "expected at least 1" if use.least == 1 else f"expected at least {use.least}"
+            self.report.error("P207", f"{use.subject} cannot be zero", span, label, *why, help=use.zero)
+            return None
+        return Amount(found.value, span.text, span)
+
+    def _unlimited(self, text: str, span: Span, use: Use, definition: Definition | None) -> Amount | None:
+        if use.unlimited:
+            return Amount(None, text, span)
+        label = f"expected {a(TITLES[use.dimension])}"
+        self.report.error("P202", f"{use.subject} cannot be unlimited", span, label, *self._why(use))
+        return None
+
+    def _why(self, use: Use) -> tuple[Label, ...]:
+        return (Label(use.asker, f"takes {a(TITLES[use.dimension])}"),) if use.asker else ()
+
+    # ---- texts
+
+    def text(self, phrase: tree.Phrase | None, subject: str) -> str | None:
+        """A text for the model, its placeholders judged."""
+        if phrase is None or isinstance(phrase, tree.Missing):
+            return None
+        if isinstance(phrase, tree.Text):
+            check_placeholders(phrase, self.report)
+            return unescape(phrase, self.report)
+        definition = self._definition(phrase, quantity_wanted=False)
+        if definition is None or definition.meaning is None:
+            return None
+        if isinstance(definition.meaning, String):
+            return definition.meaning.text
+        self._wrong_kind(phrase, definition, "a text", None, subject)
+        return None
+
+    def plain(self, text: tree.Quoted, subject: str, help: str) -> str | None:
+        """A name in quotes: of a policy, a model, a tool pattern. Never empty."""
+        if isinstance(text, tree.Missing):
+            return None
+        found = unescape(text, self.report)
+        if not found.strip():
+            self.report.error("P211", f"{subject} cannot be empty", text.span, "nothing in it", help=help)
+            return None
+        return found
+
+    # ---- names
+
+    def _definition(self, word: tree.Name, quantity_wanted: bool) -> Definition | None:
+        found = self.names.find(word.text)
+        if found:
+            return found
+        near = self.names.near(word.text)
+        if near:
+            help, fix = f"did you mean `{near}`?", (Edit(word.span, near),)
+        elif quantity_wanted:
+            help, fix = "write a quantity, or define it above: `let " + word.text + " = 20`", ()
+        else:
+            help, fix = f'write a text in double quotes, or define it above: `let {word.text} = "…"`', ()
+        self.report.error("P203", f"`{word.text}` is not defined", word.span, "no `param` or `let` of this name", help=help, fix=fix)
+        return None
+
+    def _wrong_kind(self, word: tree.Name, definition: Definition, wanted: str, use: Use | None, subject: str = "") -> None:
+        meaning: Meaning = definition.meaning
+        found = "a text" if isinstance(meaning, String) else "unlimited" if isinstance(meaning, Unbounded) else "a quantity"
+        place = Label(definition.statement.value.span, f"`{definition.name}` stands for this")
+        name = use.subject if use else subject
+        self.report.error("P202", f"{name} takes {wanted}", word.span, f"`{word.text}` is {found}", place)
+
+    def word(self, word: tree.Word, known: tuple[str, ...], what: str, code: str = "P201") -> str | None:
+        """One of the language's own words, or ``None`` and a finding with the nearest."""
+        if isinstance(word, tree.Missing):
+            return None
+        if word.text in known:
+            return word.text
+        near = nearest(word.text, known)
+        if near:
+            self.report.error(code, f"unknown {what} `{word.text}`", word.span, f"not {a(what)}", help=f"did you mean `{near}`?", fix=(Edit(word.span, near),))  # fmt: skip
+        else:
+            self.report.error(code, f"unknown {what} `{word.text}`", word.span, f"not {a(what)}", help=known_words(known))
+        return None
+
+
+def known_words(known: tuple[str, ...]) -> str:
+    """The valid words for a help line."""
+    return f"known: {quoted(known, 'and')}" if len(known) > 1 else f"the only one is `{known[0]}`"

@@ -1,0 +1,123 @@
+"""Source files: their text, where things stand in it, and how a file is read from disk.
+
+Knows bytes, lines and columns. It must not know the language, nor how a finding is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from typing import NamedTuple
+
+MAX_BYTES = 1 << 20
+"""A policy file larger than this is refused."""
+
+
+class Source:
+    """One text with a name. Offsets count code points from 0; lines and columns count from 1."""
+
+    __slots__ = ("_starts", "name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self._starts: list[int] | None = None
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r})"
+
+    @property
+    def starts(self) -> list[int]:
+        """Offset of the first character of each line."""
+        if self._starts is None:
+            starts, at = [0], self.text.find("\n")
+            while at >= 0:
+                starts.append(at + 1)
+                at = self.text.find("\n", at + 1)
+            self._starts = starts
+        return self._starts
+
+    def line_of(self, offset: int) -> int:
+        return bisect_right(self.starts, offset)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset."""
+        line = self.line_of(offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """Text of a line, without its end."""
+        starts = self.starts
+        end = starts[number] - 1 if number < len(starts) else len(self.text)
+        return self.text[starts[number - 1] : end].removesuffix("\r")
+
+    def line_start(self, offset: int) -> int:
+        return self.text.rfind("\n", 0, offset) + 1
+
+    def line_end(self, offset: int) -> int:
+        end = self.text.find("\n", offset)
+        end = len(self.text) if end < 0 else end
+        return end - 1 if end > offset and self.text[end - 1] == "\r" else end
+
+
+class Span(NamedTuple):
+    """A stretch of one source, from ``start`` up to but not including ``end``."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    @property
+    def line(self) -> int:
+        return self.source.line_of(self.start)
+
+
+class Unreadable(Exception):
+    """Why a file could not become a ``Source``: a finding's code, what is wrong, and what to do."""
+
+    def __init__(self, code: str, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.help = code, message, help
+
+
+def read(path: str, name: str) -> Source:
+    """Read the file at ``path``, to be called ``name`` in findings. Raises ``Unreadable``."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise Unreadable("P401", f"`{name}` does not exist") from None
+    except IsADirectoryError:
+        raise Unreadable("P402", f"`{name}` is a directory, not a policy file") from None
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
+        if os.path.isdir(path):  # where opening a directory is a matter of permission
+            raise Unreadable("P402", f"`{name}` is a directory, not a policy file") from None
+        reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
+        raise Unreadable("P401", f"`{name}` cannot be read: {reason}") from None
+    return decode(data, name)
+
+
+def decode(data: bytes, name: str) -> Source:
+    """Turn the bytes of a file into a source. Raises ``Unreadable``."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable(
+            "P403",
+            f"`{name}` is larger than 1 MiB",
+            "a policy is short; move prices or tool rules to files of their own and `import` them",
+        )
+    if b"\0" in data:
+        raise Unreadable("P404", f"`{name}` is not a text file: it contains a NUL byte at offset {data.index(0)}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise Unreadable(
+            "P404",
+            f"`{name}` is not UTF-8: line {line} contains the byte 0x{data[problem.start]:02x}",
+            "save the file as UTF-8",
+        ) from None
+    return Source(name, text)
