@@ -266,10 +266,14 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 def _type_problem(text: str) -> str:
     """msgspec's sentence in the words of a script's author."""
     what, _, path = text.partition(" - at ")
-    what = re.sub(r"`(\w+)`", lambda m: _TYPE_NAMES.get(m[1], m[0]), what)
-    what = what.replace(" | ", " or ")
+    what = re.sub(r"`([\w| ]+)`", lambda m: _in_words(m[1]), what)
     path = path.replace("`$.", "`")
     return f"{path}: {what[0].lower()}{what[1:]}" if path else f"{what[0].lower()}{what[1:]}"
+
+
+def _in_words(types: str) -> str:
+    names = [name for name in types.split(" | ") if name != "null"]
+    return " or ".join(_TYPE_NAMES.get(name, f"`{name}`") for name in names or ["null"])
 
 
 def _toml_problem(name: str, text: str) -> str:

@@ -31,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     except (ScriptError, RehearsalError) as exc:
         print(f"policy rehearse: {exc}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # where no signal handler can be set
+        return 0
     return 0
 
 
@@ -67,7 +69,8 @@ def describe(entry: Entry) -> str:
     tokens = f"  ({entry.usage.input} in, {entry.usage.output} out)" if entry.usage else ""
     left = "  client left" if entry.client_left else ""
     kind = f"{entry.wire} {entry.model or '(no model)'}{' stream' if entry.stream else ''}"
-    return f"{clock} #{entry.number}  {kind}  {came}, {tools}  -> {how}{tokens}{left}  {entry.duration_ms} ms"
+    line = f"{clock} #{entry.number}  {kind}  {came}, {tools}  -> {how}{tokens}{left}  {entry.duration_ms} ms"
+    return "".join(c if c.isprintable() else " " for c in line)  # much of it is the client's own text
 
 
 def _port(text: str) -> int:
