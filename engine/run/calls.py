@@ -128,7 +128,9 @@ async def call_model(
 
 def _says_something(messages: tuple[Message, ...], instruction: Message | None) -> bool:
     """Is there more than system messages and our own instruction?"""
-    return any(m.role != "system" and m is not instruction for m in reversed(messages))
+    if messages and instruction is None and messages[-1].role != "system":
+        return True
+    return any(m.role != "system" and m is not instruction for m in messages)
 
 
 async def _request(

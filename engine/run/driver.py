@@ -220,9 +220,7 @@ class Driver:
         if told is not None:
             narrator = Narrator(self.compiled.core, contents.get, told.emit)
             told.emit(RunBegan(spec.run))
-        effects = LocalEffects(
-            self._host, spec, contents, _Appender(store, spec.run, len(recorded)), self._clock, narrator, recorded
-        )
+        effects = LocalEffects(self._host, spec, contents, store, self._clock, narrator, recorded)
         return RunHandle(spec.run, self._drive(spec, contents, effects, told), effects.interrupt, told)
 
     async def _drive(self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None) -> RunResult:
@@ -241,18 +239,3 @@ class Driver:
             self._left(spec.thread, used)
             if told is not None:
                 told.finish()
-
-
-class _Appender:
-    """Numbers the events of one run as they go into its journal."""
-
-    __slots__ = ("_append", "_run", "_seq")
-
-    def __init__(self, store: Store, run: str, seq: int) -> None:
-        self._append = store.append
-        self._run = run
-        self._seq = seq
-
-    def __call__(self, event: Any, decision: Any) -> None:
-        self._append(self._run, self._seq, event, decision)
-        self._seq += 1

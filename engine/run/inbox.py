@@ -39,12 +39,7 @@ class Inbox:
         self.last = event.at
         return event
 
-    async def wait(self) -> None:
-        """Return when there is an event."""
-        if self._events:
-            return
+    def wait(self) -> asyncio.Future[None]:
+        """Await this when there is no event: it is done when there is one."""
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter

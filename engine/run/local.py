@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from engine.run.effects import Effect, ModelCall, ProtocolError, ResolverRun, Ru
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.timers import Alarm, Clock
+from engine.store.protocol import Journal
 
 Recorded = tuple[e.AnyEvent, str]
 """An event as it was journaled, and the digest of the decision it got."""
@@ -68,7 +69,7 @@ class LocalEffects:
         host: Host,
         spec: RunSpec,
         contents: Contents,
-        record: Callable[[e.AnyEvent, AnyDecision], None],
+        journal: Journal,
         clock: Clock,
         listener: Listener | None = None,
         recorded: Iterable[Recorded] = (),
@@ -78,10 +79,11 @@ class LocalEffects:
         self._host = host
         self._spec = spec
         self._contents = contents
-        self._record = record
+        self._append = journal.append
         self._clock = clock
         self._listener = listener
         self._recorded = deque(recorded)
+        self._seq = len(self._recorded)
         self._dead: dict[str, Effect] = {}
         """Effects of the journal that have no end in it."""
         self._dead_stopped: set[str] = set()
@@ -117,7 +119,13 @@ class LocalEffects:
         if not inbox:
             self._until = until
             self._alarm.set(until)
-            await self._wait()
+            try:
+                await inbox.wait()
+            except asyncio.CancelledError:
+                # Cancelling the task of the loop is something that happens to the run, the first time.
+                if self._interrupted:
+                    raise
+                self.interrupt("shutdown")
             self._until = NO_TIME
         return inbox.take()
 
@@ -144,7 +152,8 @@ class LocalEffects:
             if listener is not None:
                 listener.replayed(event)
             return
-        self._record(event, decision)
+        self._append(self._spec.run, self._seq, event, decision)
+        self._seq += 1
         if listener is not None:
             listener.decided(event, decision, state)
 
@@ -162,8 +171,8 @@ class LocalEffects:
     def conversation(self, transcript: Transcript) -> tuple[Message, ...]:
         """The messages of a transcript, of which each call makes only the new ones."""
         said = self._said
-        if len(transcript) > len(said):
-            said += messages(transcript.entries(len(said)), self.get, said)
+        if added := transcript.entries(len(said)):
+            said += messages(added, self.get, said)
         return tuple(said)
 
     def close(self) -> None:
@@ -287,16 +296,6 @@ class LocalEffects:
                 self._inbox.post(e.Tick(now))
         else:
             self._alarm.set(self._until)
-
-    async def _wait(self) -> None:
-        """Wait for something to happen. Cancelling the loop's task is such a thing, the first time."""
-        while True:
-            try:
-                return await self._inbox.wait()
-            except asyncio.CancelledError:
-                if self._interrupted:
-                    raise
-                self.interrupt("shutdown")
 
     # Resuming.
 

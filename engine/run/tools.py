@@ -57,7 +57,7 @@ class ToolContext:
 class Tool:
     """One tool: ``spec`` is its declaration, ``function`` what is called, ``is_async`` how."""
 
-    __slots__ = ("_adapter", "_context", "_positional", "_wants_all", "function", "is_async", "name", "spec")
+    __slots__ = ("_context", "_positional", "_validator", "_wants_all", "function", "is_async", "name", "spec")
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
@@ -75,8 +75,9 @@ class Tool:
         self._context: str | None = None
         self._positional: tuple[str, ...] = ()
         self._wants_all = False
-        self._adapter = self._make_adapter(documented)
-        self.spec = ToolSpec(own_name, description if description is not None else said, self._schema())
+        adapter = self._make_adapter(documented)
+        self._validator = adapter.validator
+        self.spec = ToolSpec(own_name, description if description is not None else said, self._schema(adapter))
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -87,11 +88,17 @@ class Tool:
         Raises:
             ArgumentError: not JSON, no object, or not what the annotations ask for.
         """
-        return self._checked(lambda: self._adapter.validate_json(raw if raw and not raw.isspace() else "{}"))
+        try:
+            return self._validator.validate_json(raw if raw and not raw.isspace() else "{}")  # type: ignore[no-any-return]
+        except Exception as exc:  # a validator of the tool's own types may raise anything
+            raise _unfit(exc) from None
 
     def accept(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The same for arguments that are already Python values."""
-        return self._checked(lambda: self._adapter.validate_python(dict(arguments)))
+        try:
+            return self._validator.validate_python(dict(arguments))  # type: ignore[no-any-return]
+        except Exception as exc:
+            raise _unfit(exc) from None
 
     def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function; an async one returns its coroutine."""
@@ -101,14 +108,6 @@ class Tool:
             given = dict(arguments)
             return self.function(*[given.pop(p) for p in self._positional if p in given], **given)
         return self.function(**arguments)
-
-    def _checked(self, validate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        try:
-            return validate()
-        except ValidationError as exc:
-            raise ArgumentError(_problems(exc)) from None
-        except (Exception, RecursionError) as exc:  # a validator of the tool's own types may raise anything
-            raise ArgumentError(described(exc)) from None
 
     def _make_adapter(self, documented: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
         fields: dict[str, Any] = {}
@@ -143,9 +142,9 @@ class Tool:
             raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {said}") from None
         return adapter
 
-    def _schema(self) -> dict[str, Any]:
+    def _schema(self, adapter: TypeAdapter[dict[str, Any]]) -> dict[str, Any]:
         try:
-            generated = self._adapter.json_schema()
+            generated = adapter.json_schema()
         except PydanticUserError as exc:
             raise ToolDefinitionError(f"an annotation of tool `{self.name}` has no JSON form: {brief(exc)}") from None
         schema: dict[str, Any] = _without_titles(generated)
@@ -192,6 +191,10 @@ def _field(parameter: inspect.Parameter, annotation: Any, said: str | None) -> A
     with contextlib.suppress(ValueError):  # a default without JSON form cannot be shown
         extra["default"] = to_jsonable_python(parameter.default)
     return NotRequired[Annotated[annotation, Field(description=said, json_schema_extra=extra)]]
+
+
+def _unfit(exc: Exception) -> ArgumentError:
+    return ArgumentError(_problems(exc) if isinstance(exc, ValidationError) else described(exc))
 
 
 def _problems(error: ValidationError) -> str:
