@@ -221,7 +221,8 @@ class Driver:
             narrator = Narrator(self.compiled.core, contents.get, told.emit)
             told.emit(RunBegan(spec.run))
         effects = LocalEffects(self._host, spec, contents, store, self._clock, narrator, recorded)
-        return RunHandle(spec.run, self._drive(spec, contents, effects, told), effects.interrupt, told)
+        effects.inbox.serve(self._drive(spec, contents, effects, told))
+        return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
 
     async def _drive(self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None) -> RunResult:
         used: Used | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 from engine.run.result import RunResult
@@ -20,54 +20,55 @@ class RunHandle:
     def __init__(
         self,
         run_id: str,
-        work: Coroutine[Any, Any, RunResult],
+        result: asyncio.Future[RunResult],
         interrupt: Callable[[str], None],
         stream: Stream | None,
     ) -> None:
         self.run_id = run_id
-        self._loop = asyncio.get_running_loop()
+        self._result = result
         self._interrupt = interrupt
         self._stream = stream
-        self._task = self._loop.create_task(work, name=f"run {run_id}")
 
     @property
     def done(self) -> bool:
-        return self._task.done()
+        """Has the run ended (or broken down)?"""
+        return self._result.done()
 
     def cancel(self, cause: str = "user") -> None:
         """End the run: what is in flight is cancelled, the conversation is closed, the outcome is ``cancelled``.
 
         Returns at once; await the handle for the end. From any thread.
         """
+        loop = self._result.get_loop()
         try:
-            here = asyncio.get_running_loop() is self._loop
+            here = asyncio.get_running_loop() is loop
         except RuntimeError:
             here = False
         if here:
             self._interrupt(cause)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._interrupt, cause)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._interrupt, cause)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self._wait().__await__()
 
     async def _wait(self) -> RunResult:
         try:
-            return await asyncio.shield(self._task)
+            return await asyncio.shield(self._result)
         except asyncio.CancelledError:
-            if not self._task.done():
-                self.cancel("task")
+            if not self._result.done():
+                self._interrupt("task")
                 # A second cancellation leaves at once; the run still ends by itself, within its grace.
-                await asyncio.wait({self._task})
+                await asyncio.wait({self._result})
             raise
 
     async def __aenter__(self) -> RunHandle:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if not self._task.done():
+        if not self._result.done():
             self.cancel()
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._result})
 
     def __aiter__(self) -> AsyncIterator[AnyStreamEvent]:
         if self._stream is None:

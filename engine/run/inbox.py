@@ -1,35 +1,52 @@
-"""Where everything that happens to a run meets: one queue, one order, one clock that never goes back."""
+"""Where everything that happens to a run meets: one queue, one order, one clock that never goes back.
+
+The inbox also carries the run's loop: a coroutine whose only wait is for the next event. Posting an
+event to a waiting loop runs it at once, on the spot, until it waits again; there is no task in between
+that would first have to be woken up. The loop itself never blocks, so whoever posts hardly notices.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
 from engine.core.events import AnyEvent
 
+T = TypeVar("T")
 
-class Inbox:
-    """A queue with one reader. ``last`` is the time of the latest event that was read (ms)."""
 
-    __slots__ = ("_events", "_loop", "_waiter", "last")
+class Inbox(Generic[T]):
+    """One run's events and the loop that reads them. Used from the event loop's own thread only.
+
+    ``last`` is the time of the latest event that was read (ms), ``result`` the future of the loop's return value.
+    """
+
+    __slots__ = ("_events", "_reader", "_waiting", "last", "result")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, last: int) -> None:
-        self._loop = loop
         self._events: deque[AnyEvent] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._reader: Coroutine[Any, Any, T] | None = None
+        self._waiting = False
         self.last = last
+        self.result: asyncio.Future[T] = loop.create_future()
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
+    def serve(self, reader: Coroutine[Any, Any, T]) -> None:
+        """Begin the loop. It may await nothing but ``wait``."""
+        self._reader = reader
+        self._go_on()
+
     def post(self, event: AnyEvent) -> None:
-        """Add an event. Only from the event loop's own thread."""
+        """Something has happened."""
         self._events.append(event)
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self._waiting:
+            self._go_on()
 
     def take(self) -> AnyEvent:
         """The oldest event, stamped no earlier than the one before. Raises ``IndexError`` if there is none."""
@@ -39,7 +56,30 @@ class Inbox:
         self.last = event.at
         return event
 
-    def wait(self) -> asyncio.Future[None]:
-        """Await this when there is no event: it is done when there is one."""
-        self._waiter = self._loop.create_future()
-        return self._waiter
+    def wait(self) -> _Pause:
+        """For the loop: await this where there is no event, and there will be one."""
+        return _PAUSE
+
+    def _go_on(self) -> None:
+        assert self._reader is not None
+        self._waiting = False
+        try:
+            self._reader.send(None)
+        except StopIteration as end:
+            self.result.set_result(end.value)
+        except BaseException as exc:
+            self.result.set_exception(exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+        else:
+            self._waiting = True
+
+
+class _Pause:
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_PAUSE = _Pause()

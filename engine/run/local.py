@@ -9,6 +9,7 @@ what was in flight at the end of them is started then, with the idempotency keys
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from engine.run.contents import Contents
 from engine.run.effects import Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
+from engine.run.result import RunResult
 from engine.run.timers import Alarm, Clock
 from engine.store.protocol import Journal
 
@@ -92,7 +94,8 @@ class LocalEffects:
         """Tasks nobody waits for, kept from being collected while they run."""
         self._prepared: dict[str, dict[str, Any]] = {}
         self._said: list[Message] = []
-        self._inbox = Inbox(loop, spec.started)
+        self._context = contextvars.copy_context()
+        self.inbox: Inbox[RunResult] = Inbox(loop, spec.started)
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
         self._interrupted = False
@@ -111,21 +114,15 @@ class LocalEffects:
         if self._recorded:
             event = self._recorded[0][0]
             self._dead.pop(settles(event), None)
-            self._inbox.last = event.at
+            self.inbox.last = event.at
             return event
         if self._dead:
             self._revive()
-        inbox = self._inbox
+        inbox = self.inbox
         if not inbox:
             self._until = until
             self._alarm.set(until)
-            try:
-                await inbox.wait()
-            except asyncio.CancelledError:
-                # Cancelling the task of the loop is something that happens to the run, the first time.
-                if self._interrupted:
-                    raise
-                self.interrupt("shutdown")
+            await inbox.wait()
             self._until = NO_TIME
         return inbox.take()
 
@@ -166,7 +163,7 @@ class LocalEffects:
         """Somebody wants the run to end. Only the first time counts, only from the loop's own thread."""
         if not self._interrupted:
             self._interrupted = True
-            self._inbox.post(e.Cancelled(self._clock(), cause))
+            self.inbox.post(e.Cancelled(self._clock(), cause))
 
     def conversation(self, transcript: Transcript) -> tuple[Message, ...]:
         """The messages of a transcript, of which each call makes only the new ones."""
@@ -177,6 +174,8 @@ class LocalEffects:
 
     def close(self) -> None:
         """The run is over: leave behind what is still going on."""
+        if self._loop.is_closed():
+            return
         self._alarm.stop()
         for flight in self._flights.values():
             self._abandon(flight)
@@ -204,7 +203,8 @@ class LocalEffects:
             raise ProtocolError(f"no effect: {type(effect).__name__}")
         flight = _Flight(effect, work, deadline)
         self._flights[effect.key] = flight
-        flight.task = self._loop.create_task(self._fly(flight, running))
+        # Effects are started from within one another's ends: each gets the context of the run, not of the last one.
+        flight.task = self._loop.create_task(self._fly(flight, running), context=self._context.copy())
         self._alarm.set(deadline)
 
     async def _fly(self, flight: _Flight, running: Coroutine[Any, Any, e.AnyEvent]) -> None:
@@ -215,9 +215,15 @@ class LocalEffects:
             if self._flights.get(key) is not flight:
                 return
             event = self._cut(flight, "cancelled")
+            if not flight.stopped:
+                # Not our doing: the event loop is being shut down, and the run with it.
+                del self._flights[key]
+                self.interrupt("shutdown")
+                self.inbox.post(event)
+                return
         if self._flights.get(key) is flight:
             del self._flights[key]
-            self._inbox.post(event)
+            self.inbox.post(event)
 
     def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
@@ -284,18 +290,16 @@ class LocalEffects:
 
     def _rang(self) -> None:
         now = self._clock()
-        for key, flight in list(self._flights.items()):
-            if flight.deadline <= now:
-                del self._flights[key]
-                self._inbox.post(self._cut(flight, "timed_out"))
+        for flight in [f for f in self._flights.values() if f.deadline <= now]:
+            if self._flights.get(flight.effect.key) is flight:  # the end of an earlier one may have ended the run
+                del self._flights[flight.effect.key]
                 self._abandon(flight)
-            else:
-                self._alarm.set(flight.deadline)
-        if self._until <= now:
-            if not self._inbox:
-                self._inbox.post(e.Tick(now))
-        else:
-            self._alarm.set(self._until)
+                self.inbox.post(self._cut(flight, "timed_out"))
+        if self._until <= now and not self.inbox:
+            self.inbox.post(e.Tick(now))
+        for flight in self._flights.values():
+            self._alarm.set(flight.deadline)
+        self._alarm.set(self._until)
 
     # Resuming.
 
@@ -315,6 +319,6 @@ class LocalEffects:
             if key not in self._dead_stopped:
                 self._launch(effect)
             elif isinstance(effect, ToolRun):
-                self._inbox.post(executions.Execution(effect, self._spec.run, self._clock, self.put).cut("cancelled"))
+                self.inbox.post(executions.Execution(effect, self._spec.run, self._clock, self.put).cut("cancelled"))
             elif isinstance(effect, ModelCall):
-                self._inbox.post(self._attempt(effect).failed("aborted", "cancelled"))
+                self.inbox.post(self._attempt(effect).failed("aborted", "cancelled"))
