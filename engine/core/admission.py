@@ -115,20 +115,14 @@ def _call(
         call.id, call.attempt + 1, call.client, deadline, call.model, call.input_tokens, call.max_output, call.pauses
     )
     after = State(v, at, n, admitted, (), book)
-    asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
     if not final:
+        asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
         return after, structs.replace(asked, notices=notices) if notices else asked
     plan = core.final_plan(v)
     text = "" if ref else core.instruction(plan, v, book, at)
-    return after, structs.replace(
-        asked,
-        final=True,
-        tools=core.final_tools,
-        instruction=text,
-        instruction_ref=ref,
-        why=plan.resource,
-        because=plan.origin,
-    )
+    # By position: this record is made in every run, and keywords cost more than all the rest of it.
+    last = (True, core.final_tools, text, ref, (), plan.resource)
+    return after, Call(n, call.id, admitted.attempt, call.client, deadline, plan.origin, notes, bound, *last)
 
 
 def _thresholds(

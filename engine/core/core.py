@@ -5,6 +5,7 @@ Tables only; the functions that use them are ``admission``, ``replies``, ``round
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import SimpleNamespace
 
 from engine.core.amounts import Amounts
@@ -76,10 +77,7 @@ class Core:
 
     def words(self, plan: Plan, values: Values, book: Book, at: int) -> dict[str, str]:
         """What the placeholders of a text about this limit say."""
-        used, maximum = self.standing(plan, values, book, at)
-        unit = RESOURCES[plan.resource].unit
-        numbers = {"used": used, "limit": maximum, "left": max(0, maximum - used)}
-        return {"resource": plan.resource, **{k: quantity(unit, v) for k, v in numbers.items()}}
+        return _words(plan.resource, *self.standing(plan, values, book, at))
 
     def final_plan(self, values: Values) -> Plan:
         """The limit whose finalization this run has had."""
@@ -103,7 +101,7 @@ class Core:
     def instruction(self, plan: Plan, values: Values, book: Book, at: int) -> str:
         """The instruction of the final call that this limit grants."""
         template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
-        return fill(template, self.words(plan, values, book, at))
+        return _worded(template, plan.resource, *self.standing(plan, values, book, at))
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""
@@ -122,6 +120,17 @@ class Core:
 def illegal_phase(state: State, what: str) -> str:
     """What to say of an event that its phase does not allow."""
     return f"{what} while the run is {Phase.NAMES[state.vars[PHASE]]}"
+
+
+def _words(resource: str, used: int, maximum: int) -> dict[str, str]:
+    unit = RESOURCES[resource].unit
+    numbers = {"used": used, "limit": maximum, "left": max(0, maximum - used)}
+    return {"resource": resource, **{name: quantity(unit, value) for name, value in numbers.items()}}
+
+
+@lru_cache(maxsize=1024)
+def _worded(template: str, resource: str, used: int, maximum: int) -> str:
+    return fill(template, _words(resource, used, maximum))
 
 
 def _attempt_wall(policy: Policy) -> int:

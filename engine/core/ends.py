@@ -8,7 +8,7 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
 from engine.core.events import Cancelled, Tick, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
+from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Book, Outcome, RoundCall, State
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -36,12 +36,13 @@ def end(
     close: tuple[Reply, ...] = (),
 ) -> Result:
     """End the run by ``rule``. ``ref`` names the answer or the partial text, ``s`` already holds what was charged."""
-    outcome = s.book.outcome if rule.effect.word == "stopped" and s.book.outcome else None
-    if outcome is None:
+    if rule.effect.word == "stopped" and s.book.outcome:
+        outcome = structs.replace(s.book.outcome, used=core.used(v, s.book.spent))
+    else:
         outcome = _outcome(core, s, at, v, rule, ref, error, cause)
-    outcome = structs.replace(outcome, used=core.used(v, s.book.spent))
-    n = s.n + 1
-    after = State(v, at, n, s.call, (), structs.replace(s.book, outcome=outcome, until=NO_TIME))
+    n, book = s.n + 1, s.book
+    ended = Book(book.run, book.tool_counts, book.spent, book.crossed, book.told, outcome)
+    after = State(v, at, n, s.call, (), ended)
     return after, End(n, outcome, close, outcome.because, notes)
 
 
@@ -60,17 +61,8 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
         status, reason = "cancelled", cause
     client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""
     partial = bool(ref) and status not in ("completed", "finalized")
-    return Outcome(
-        status,
-        reason,
-        error,
-        limit,
-        client,
-        ref,
-        partial,
-        fingerprint=s.book.run.fingerprint,
-        because=because,
-    )
+    used, fingerprint = core.used(v, s.book.spent), s.book.run.fingerprint
+    return Outcome(status, reason, error, limit, client, ref, partial, used, fingerprint, because)
 
 
 def stop(

@@ -96,7 +96,10 @@ def _retry(s: State, at: int, v: Values, call: CallState, because: str, notes: t
 
 def _sorted_out(core: Core, v: Values, calls: tuple[Proposed, ...]) -> tuple[Values, tuple[Proposed, ...], bool]:
     """Count what the provider executed itself; return the function calls, and whether an answer is among the rest."""
-    if all(c.kind == "function" for c in calls):
+    for call in calls:
+        if call.kind != "function":
+            break
+    else:
         return v, calls, False
     for call in calls:
         if call.kind == "hosted":

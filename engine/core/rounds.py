@@ -16,10 +16,8 @@ from engine.core.events import Proposed, Resolved, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase, Rule
 from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State
 from engine.core.texts import fill
-from engine.core.tool_rules import ToolFacts
+from engine.core.tool_rules import PLAIN, ToolFacts
 from engine.core.vocabulary import REFUSALS
-
-_NO_FACTS = ToolFacts(False, "", "", (), 0)
 
 
 def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], ref: str) -> Result:
@@ -134,8 +132,8 @@ class _Fold:
     def call(self, i: int, call: Proposed) -> None:
         """Judge one call."""
         core = self.core
-        facts = core.tools.facts(call.name) if call.registered else _NO_FACTS
-        limited = any(self.counts[k] >= maximum for k, maximum, _, _ in facts.limits)
+        facts = core.tools.facts(call.name) if call.registered else PLAIN
+        limited = bool(facts.limits) and any(self.counts[k] >= maximum for k, maximum, _, _ in facts.limits)
         while True:
             self.values, rule = core.react.tool(
                 self.values, not call.registered, bool(call.problem), facts.denied, limited, self.round_refused

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, replies, rounds
+from engine.core import admission, ends, hot_path, replies, rounds
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
@@ -67,7 +67,10 @@ class Compiled:
         self.core = Core(policy, functions, self.machine)
         self.fingerprint = policy.fingerprint()
         self.initial = State(self.machine.initial, 0, 0, None, (), Book(Run("", 0)))
-        self.step = _step(self.core)
+        general = _step(self.core)
+        hot = "" if reference else hot_path.source(self.core)
+        self.source += hot
+        self.step = hot_path.load(self.core, hot, general) if hot else general
 
     def used(self, state: State) -> Used:
         """Everything the run has used so far."""

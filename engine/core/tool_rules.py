@@ -25,6 +25,10 @@ class ToolFacts(NamedTuple):
     timeout: int
 
 
+PLAIN = ToolFacts(False, "", "", (), 0)
+"""The policy says nothing about this tool."""
+
+
 class ToolRules:
     """The tool rules of one policy. ``counters``: how many of them count executions."""
 
@@ -42,6 +46,8 @@ class ToolRules:
         matching += [rule for rule, _ in limited]
         allows = [rule for rule in matching if rule.allow]
         denial = next((rule for rule in matching if rule.deny and not _lifted(rule, allows)), None)
+        if not matching or all(rule.allow for rule in matching):
+            return PLAIN
         return ToolFacts(
             denied=denial is not None,
             deny_text=(denial.deny_text if denial else None) or REFUSALS["denied"],

@@ -94,6 +94,32 @@ def any_of(*parts: Expr) -> Expr:
     return flat[0] if len(flat) == 1 else Or(tuple(flat))
 
 
+def assume(expr: Expr, known: Mapping[str, int]) -> Expr:
+    """The term with these variables and fields replaced by constants, and simplified."""
+    match expr:
+        case Var(name) | Field(name):
+            return Lit(known[name]) if name in known else expr
+        case Le(left, right):
+            return _compared(Le(assume(left, known), assume(right, known)))
+        case Eq(left, right):
+            return _compared(Eq(assume(left, known), assume(right, known)))
+        case Not(of):
+            inner = assume(of, known)
+            return FALSE if inner == TRUE else TRUE if inner == FALSE else Not(inner)
+        case And(parts):
+            return all_of(*(assume(p, known) for p in parts))
+        case Or(parts):
+            return any_of(*(assume(p, known) for p in parts))
+        case Lit():
+            return expr
+
+
+def _compared(expr: Le | Eq) -> Expr:
+    if isinstance(expr.left, Lit) and isinstance(expr.right, Lit):
+        return TRUE if evaluate(expr, {}, {}) else FALSE
+    return expr
+
+
 def evaluate(expr: Expr, variables: Mapping[str, int], fields: Mapping[str, int]) -> int:
     """The value of a term; a ``KeyError`` is a mistake in the machine, never in its input."""
     match expr:

@@ -50,22 +50,22 @@ def _constant(rule: Rule) -> str:
 
 
 def _function(machine: Machine, kind: EventKind, rules: tuple[Rule, ...]) -> str:
-    live = _live(rules)
-    read = {name for rule in live for name in names(rule.guard)}
-    changes = any(rule.updates for rule in live)
+    kept = live(rules)
+    read = {name for rule in kept for name in names(rule.guard)}
+    changes = any(rule.updates for rule in kept)
     lines = [f"def {kind.name}({', '.join(('v', *parameters(kind)))}):", f"    # {kind.doc}"]
     variables = ", ".join(v.name for v in machine.variables)
     if changes or any(v.name in read for v in machine.variables):
         lines.append(f"    {variables} = v")
-    lines += [line for group in kind.groups for line in _unpack(kind, group, live, read)]
-    for index, rule in enumerate(live):
-        lines += _branch(rule, first=index == 0, indent="    " if len(live) == 1 else "        ")
+    lines += [line for group in kind.groups for line in _unpack(kind, group, kept, read)]
+    for index, rule in enumerate(kept):
+        lines += _branch(rule, first=index == 0, indent="    " if len(kept) == 1 else "        ")
     if changes:
         lines.append(f"    return ({variables}), rule")
     return "\n".join(lines) + "\n"
 
 
-def _live(rules: tuple[Rule, ...]) -> list[Rule]:
+def live(rules: tuple[Rule, ...]) -> list[Rule]:
     """Without rules that can never fire: their guard is false, or an earlier one is always true."""
     kept: list[Rule] = []
     for rule in rules:
@@ -86,7 +86,7 @@ def _branch(rule: Rule, first: bool, indent: str) -> list[str]:
         head = [f"    {'if' if first else 'elif'} {to_python(rule.guard)}:{comment}"]
     if not rule.updates:
         return [*head, f"{indent}return v, {_constant(rule)}{'' if head else comment}"]
-    updates = [f"{indent}{_update(update)}" for update in rule.updates]
+    updates = [f"{indent}{update_line(update)}" for update in rule.updates]
     return [*head, *updates, f"{indent}rule = {_constant(rule)}{'' if head else comment}"]
 
 
@@ -99,7 +99,7 @@ def _unpack(kind: EventKind, group: str, rules: list[Rule], read: set[str]) -> l
     return [f"    {', '.join(members)}{',' if len(members) == 1 else ''} = {group}"]
 
 
-def _update(update: Update) -> str:
+def update_line(update: Update) -> str:
     match update:
         case Set("phase", to):
             return f"phase = {Phase.NAMES[to].upper()}"
