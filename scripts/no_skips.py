@@ -1,0 +1,21 @@
+"""Fail if a JUnit report is empty or names a skipped test: a test that does not run proves nothing."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def main(path: str) -> int:
+    """0 if every test of the report ran."""
+    cases = list(ElementTree.parse(path).iter("testcase"))
+    skipped = [f"{case.get('classname')}::{case.get('name')}" for case in cases if case.find("skipped") is not None]
+    for name in skipped:
+        print(f"skipped: {name}", file=sys.stderr)
+    if not cases:
+        print("no test ran", file=sys.stderr)
+    return 1 if skipped or not cases else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))
