@@ -10,7 +10,7 @@ from msgspec import structs
 
 from engine.core.admission import instruction_resolved, resolve_decision
 from engine.core.core import PHASE, Core, Values, illegal_phase
-from engine.core.decisions import Continue, Execute, Illegal, Note, Reply, RunTools, Wait
+from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
 from engine.core.events import Proposed, Resolved, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase, Rule
@@ -229,9 +229,10 @@ def _too_late(core: Core, s: State, at: int, i: int) -> Result:
     replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, "timed_out")
     calls = (*s.round[:i], replied, *s.round[i + 1 :])
     after, decision = _one_less(core, s, at, calls)
-    if decision.__class__ in (Wait, Continue):
-        return after, closing(i, call, "timed_out")
-    return after, decision
+    closed = closing(i, call, "timed_out")
+    if isinstance(decision, End):
+        return after, structs.replace(decision, close=(closed,))
+    return after, closed
 
 
 def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
