@@ -61,8 +61,10 @@ class ClientConfigError(ValueError):
 class Bounds(Struct, frozen=True):
     """What one reply may cost us in memory; beyond it the attempt fails with ``provider``."""
 
-    response_bytes: int = 32 * 1024 * 1024
-    """Of the decoded body, a stream's events included."""
+    response_bytes: int = 8 * 1024 * 1024
+    """Of a whole body, or of one event of a stream, unpacked. As Python objects it may take 30 times as much."""
+    stream_bytes: int = 128 * 1024 * 1024
+    """Of a whole stream: its events repeat much, but are read one by one."""
     tool_calls: int = 1024
     error_bytes: int = 64 * 1024
     """Of a failed response's body; the rest is not read."""

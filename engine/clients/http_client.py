@@ -231,13 +231,16 @@ class _Attempt:
             return await self._read_stream(response, request_id)
         body = await _read_body(response, client.bounds.response_bytes)
         if body is None:
-            raise _too_large(client.bounds)
+            raise _too_large("reply", client.bounds.response_bytes)
         try:
             value = decode(body)
         except ValueError as exc:
             raise ModelError("provider", f"the reply is not JSON ({exc}): {excerpt(body)}", status=200) from None
-        if not isinstance(value, dict) or value.get("error"):
-            raise failure_from(read_error(value) or ErrorInfo((), "the reply is not a JSON object"), 200)
+        error = read_error(value) if not isinstance(value, dict) or value.get("error") else None
+        if error is not None:
+            raise failure_from(error, 200)
+        if not isinstance(value, dict):
+            raise ModelError("provider", "the reply is not a JSON object", status=200)
         reply = client.parse(value, request_id)
         await self._deliver(reply.message.text)
         return reply
@@ -245,7 +248,8 @@ class _Attempt:
     async def _read_stream(self, response: httpx.Response, request_id: str) -> Reply:
         assembler = self._assembler = self._client.assembler()
         parser = EventParser()
-        left = self._client.bounds.response_bytes
+        bounds = self._client.bounds
+        left = bounds.stream_bytes
         chunks = response.aiter_bytes()
         while not assembler.ended:
             try:
@@ -258,11 +262,13 @@ class _Attempt:
                 break
             left -= len(chunk)
             if left < 0:
-                raise _too_large(self._client.bounds)
+                raise _too_large("stream", bounds.stream_bytes)
             for event in parser.feed(chunk):
                 await self._deliver(assembler.feed(event))
                 if assembler.ended:
                     break
+            if parser.unfinished > bounds.response_bytes:
+                raise _too_large("event of the stream", bounds.response_bytes)
         if not assembler.complete:
             raise ModelError("network", "the stream ended before the answer was complete")
         return assembler.reply(request_id)
@@ -345,8 +351,8 @@ async def _close(response: httpx.Response) -> None:
         return  # the connection is gone already, and the outcome of the attempt is known
 
 
-def _too_large(bounds: Bounds) -> ModelError:
-    return ModelError("provider", f"the reply is larger than {bounds.response_bytes:,} bytes; reading stopped")
+def _too_large(what: str, most: int) -> ModelError:
+    return ModelError("provider", f"the {what} is larger than {most:,} bytes; reading stopped")
 
 
 def _checked_base_url(text: str) -> httpx.URL:

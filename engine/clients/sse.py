@@ -26,6 +26,8 @@ class EventParser:
         self._data: list[bytes] = []
         self._started = False
         self._after_cr = False
+        self.unfinished = 0
+        """Bytes held for an event that has not ended yet."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         if self._after_cr and chunk:  # a \r\n cut in two is one line end
@@ -37,6 +39,7 @@ class EventParser:
         if not lines:
             return
         self._pending.append(lines[0])
+        self.unfinished += len(chunk)
         if len(lines) == 1:
             return
         lines[0] = b"".join(self._pending)
@@ -61,7 +64,7 @@ class EventParser:
         return None
 
     def _end(self) -> Event | None:
-        name, data = self._name, self._data
+        name, data, self.unfinished = self._name, self._data, 0
         self._name, self._data = b"", []
         if not data:
             return None

@@ -58,7 +58,7 @@ def scripted(reply: ScriptedReply, wire: Wire) -> Fault | None:
     if reply.fail is not None:
         fault = _FAILS[wire].get(reply.fail)
     elif reply.status is not None:
-        kind = _KINDS[wire].get(reply.status, _OTHERWISE[wire])
+        kind = _KINDS[wire].get(reply.status, _OTHERWISE[wire] if reply.status >= 400 else "error")
         fault = Fault(reply.status, kind, None, f"scripted failure with status {reply.status}")
     else:
         return None
