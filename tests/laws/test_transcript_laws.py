@@ -115,7 +115,7 @@ class Host:
 
     def happening(self) -> e.AnyEvent:
         """Anything that can happen next."""
-        if self.rng.random() < 0.03:
+        if self.rng.random() < (0.3 if self.asked else 0.03):
             return e.Cancelled(self.at)
         if self.rng.random() < 0.10:
             return e.Tick(max(self.at, min(wake_at(self.state), self.at + 60)))
@@ -225,7 +225,7 @@ def check_end(host: Host) -> None:
         assert message.text or message.tool_calls or message.opaque
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(policies(), st.integers(0, 1 << 32))
 def test_a_provider_accepts_the_transcript_at_every_call_and_at_the_end(policy: Policy, seed: int) -> None:
     Host(seed, policy).run()
