@@ -7,6 +7,7 @@ Schema and validates what a model sends. Running a tool, with hooks and deadline
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -83,13 +84,13 @@ class Tool:
         return f"Tool({self.name!r})"
 
     def read(self, raw: str) -> dict[str, Any]:
-        """The arguments for a call, from the JSON a model sent. Blank text counts as no arguments.
+        """The arguments for a call, from the JSON a model sent. Blank text and ``null`` count as none.
 
         Raises:
             ArgumentError: not JSON, no object, or not what the annotations ask for.
         """
         try:
-            return self._validator.validate_json(raw if raw and not raw.isspace() else "{}")  # type: ignore[no-any-return]
+            return self._validator.validate_json("{}" if raw.strip() in ("", "null") else raw)  # type: ignore[no-any-return]
         except Exception as exc:  # a validator of the tool's own types may raise anything
             raise _unfit(exc) from None
 
@@ -112,14 +113,9 @@ class Tool:
     def _make_adapter(self, documented: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
         fields: dict[str, Any] = {}
         try:
-            hints = get_type_hints(self.function, include_extras=True)
-        except (NameError, TypeError, AttributeError):
-            try:  # a callable object is annotated at its __call__
-                hints = get_type_hints(type(self.function).__call__, include_extras=True)
-            except (NameError, TypeError, AttributeError) as exc:
-                raise ToolDefinitionError(
-                    f"the annotations of tool `{self.name}` cannot be read: {brief(exc)}"
-                ) from None
+            hints = get_type_hints(_annotated(self.function), include_extras=True)
+        except (NameError, TypeError, AttributeError) as exc:
+            raise ToolDefinitionError(f"the annotations of tool `{self.name}` cannot be read: {brief(exc)}") from None
         for p in inspect.signature(self.function).parameters.values():
             annotation = hints.get(p.name, Any)
             if annotation is ToolContext:
@@ -175,12 +171,18 @@ def toolbox(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     return box
 
 
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that carries the annotations: behind a ``partial``, or an object's ``__call__``."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
 def _is_async(function: Callable[..., Any], name: str) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004 - callable objects with an async __call__
-    target = inspect.unwrap(getattr(function, "func", function))
-    if any(inspect.isasyncgenfunction(f) or inspect.isgeneratorfunction(f) for f in (target, call)):
+    target = inspect.unwrap(_annotated(function))
+    if inspect.isasyncgenfunction(target) or inspect.isgeneratorfunction(target):
         raise ToolDefinitionError(f"tool `{name}` is a generator: return the whole result")
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
+    return inspect.iscoroutinefunction(target)
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, said: str | None) -> Any:
