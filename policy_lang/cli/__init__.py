@@ -14,6 +14,7 @@ from importlib import import_module
 
 COMMANDS = {
     "check": "find what is wrong with policy files",
+    "rehearse": "run a scripted model server that speaks both wire formats",
 }
 """Subcommand (and the module of its name), to the line that describes it."""
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.rehearsal import Entry, Rehearsal
 
-HELP = "run a scripted model server that speaks both wire formats"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the script, a TOML file (see docs/rehearsal.md)")
