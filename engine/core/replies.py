@@ -102,8 +102,10 @@ def _sorted_out(core: Core, v: Values, calls: tuple[Proposed, ...]) -> tuple[Val
     else:
         return v, calls, False
     for call in calls:
-        if call.kind == "hosted":
-            v, _ = core.react.hosted(v)
+        kind = "again" if call.kind == "hosted" else ""
+        while kind == "again":
+            v, rule = core.react.hosted(v)
+            kind = rule.effect.kind
     return v, tuple(c for c in calls if c.kind == "function"), any(c.kind == "output" for c in calls)
 
 

@@ -156,7 +156,7 @@ class _Fold:
 
     def _reply(self, i: int, call: Proposed, rule: Rule) -> None:
         why = rule.effect.word
-        self.refused |= why == "tool_calls"
+        self.refused |= why == "tool_calls" and self.core.plans[rule.effect.limit].limit.atomic
         text, because = _refusal(self.core, self.s, self.values, self.counts, call.name, call.problem, why, rule)
         self.calls.append(RoundCall(call.id, call.name, call.args, REPLIED, why=why))
         self.verdicts.append(Reply(i, call.id, text, why, because=because))

@@ -36,7 +36,8 @@ def attempt(c: Context) -> tuple[Rule, ...]:
         # Only what moves between two attempts of one call can make the later one final.
         if plan.resource == "llm_attempts" or not plan.counted:
             for position, step in plan.ladder():
-                if isinstance(step, Finalize) and step.using is None:
+                # The host is not asked between two attempts: a computed instruction gives way to the default.
+                if isinstance(step, Finalize):
                     guard = all_of(_due(c, plan), plan.at(position))
                     rules.append(_final(c, "attempt", plan, guard, spend, position))
     rules.append(Rule("attempt.admit", TRUE, spend, Effect("call"), "default: attempt"))

@@ -73,6 +73,10 @@ class Plan:
         """Nothing more fits."""
         return Le(Var(self.fuel), Lit(0)) if self.counted else Eq(Field(self.field), Lit(NOTHING))
 
+    def tight(self) -> Expr:
+        """Nothing more fits but what is kept for the final call."""
+        return self.exhausted() if self.counted else Le(Field(self.field), Lit(RESERVE))
+
     def extension(self) -> tuple[int, int] | None:
         """Position of ``extend`` in the ladder and what it grants, capped at the original maximum."""
         for position, step in enumerate(self.steps):

@@ -85,7 +85,7 @@ def late(c: Context, event: str, guard: Expr = TRUE, effect: str = "end") -> lis
 def would_not_fit(event: str, plan: Plan) -> list[Rule]:
     """Nothing is left: the ladder's extension is taken now, or else the run ends."""
     end = rule(f"{event}.spent", plan, plan.exhausted(), to(Phase.ENDED), "end", "incomplete")
-    return [*extensions(event, plan, plan.exhausted()), end]
+    return [*extensions(event, plan, plan.tight()), end]
 
 
 def extensions(event: str, plan: Plan, exhausted: Expr) -> list[Rule]:

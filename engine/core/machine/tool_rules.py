@@ -12,8 +12,11 @@ from engine.core.policy import Finalize
 def hosted(c: Context) -> tuple[Rule, ...]:
     pools = [p for p in c.plans if p.resource == "tool_calls"]
     spend: Updates = (*(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
-    spent = [rule("hosted.over", p, p.exhausted(), (*spend, Set(p.over, 1)), "wait", "hosted") for p in pools]
-    return (*spent, Rule("hosted", TRUE, spend, Effect("wait"), "default: hosted"))
+    rules: list[Rule] = []
+    for p in pools:
+        rules += extensions("hosted", p, p.exhausted())
+        rules.append(rule("hosted.over", p, p.exhausted(), (*spend, Set(p.over, 1)), "wait", "hosted"))
+    return (*rules, Rule("hosted", TRUE, spend, Effect("wait"), "default: hosted"))
 
 
 def round(c: Context) -> tuple[Rule, ...]:
@@ -59,7 +62,7 @@ def tool(c: Context) -> tuple[Rule, ...]:
         exhausted = (
             any_of(plan.exhausted(), Eq(Field("round_refused"), Lit(1))) if plan.limit.atomic else plan.exhausted()
         )
-        rules += extensions("tool", plan, plan.exhausted())
+        rules += extensions("tool", plan, exhausted)
         rules.append(rule("tool.spent", plan, exhausted, (Set(plan.over, 1),), "reply", "tool_calls"))
     spend: Updates = (Grant("open", 1), *(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
     rules.append(Rule("tool.execute", TRUE, spend, Effect("execute"), "default: execute"))
