@@ -51,14 +51,15 @@ class Listener(Protocol):
 
 
 class _Flight:
-    """One effect that is going on. ``stopped``: it was asked to end."""
+    """One effect that is going on. ``begun``: its task has taken its first step. ``stopped``: it was asked to end."""
 
-    __slots__ = ("deadline", "effect", "stopped", "task", "work")
+    __slots__ = ("begun", "deadline", "effect", "stopped", "task", "work")
 
     def __init__(self, effect: Effect, work: calls.Attempt | executions.Execution | None, deadline: int) -> None:
         self.effect = effect
         self.work = work
         self.deadline = deadline
+        self.begun = False
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
 
@@ -134,6 +135,12 @@ class LocalEffects:
             if flight is None or flight.stopped:
                 continue
             flight.stopped = True
+            if not flight.begun:
+                # A task that is cancelled before its first step never comes to report its end.
+                del self._flights[key]
+                self._abandon(flight)
+                self.inbox.post(self._cut(flight, "cancelled"))
+                continue
             work = flight.work
             if isinstance(work, executions.Execution):
                 work.context.cancelled = True
@@ -187,30 +194,24 @@ class LocalEffects:
         if self._listener is not None:
             self._listener.started(effect)
         work: calls.Attempt | executions.Execution | None = None
-        running: Coroutine[Any, Any, e.AnyEvent]
         deadline = effect.decision.deadline
         if effect.__class__ is ModelCall:
             work = self._attempt(effect)
-            running = self._call(work)
         elif effect.__class__ is ToolRun:
             work = executions.Execution(effect, self._spec.run, self._clock, self.put)
-            arguments = self._prepared.pop(effect.decision.id, None)
-            running = executions.run_tool(self._host, work, arguments)
-        elif effect.__class__ is ResolverRun:
-            deadline = min(deadline, self._clock() + self._host.resolver_timeout)
-            running = self._ask(effect)
         else:
-            raise ProtocolError(f"no effect: {type(effect).__name__}")
+            deadline = min(deadline, self._clock() + self._host.resolver_timeout)
         flight = _Flight(effect, work, deadline)
         self._flights[effect.key] = flight
         # Effects are started from within one another's ends: each gets the context of the run, not of the last one.
-        flight.task = self._loop.create_task(self._fly(flight, running), context=self._context.copy())
+        flight.task = self._loop.create_task(self._fly(flight), context=self._context.copy())
         self._alarm.set(deadline)
 
-    async def _fly(self, flight: _Flight, running: Coroutine[Any, Any, e.AnyEvent]) -> None:
+    async def _fly(self, flight: _Flight) -> None:
+        flight.begun = True
         key = flight.effect.key
         try:
-            event = await running
+            event = await self._perform(flight.effect, flight.work)
         except asyncio.CancelledError:
             if self._flights.get(key) is not flight:
                 return
@@ -224,6 +225,17 @@ class LocalEffects:
         if self._flights.get(key) is flight:
             del self._flights[key]
             self.inbox.post(event)
+
+    def _perform(
+        self, effect: Effect, work: calls.Attempt | executions.Execution | None
+    ) -> Coroutine[Any, Any, e.AnyEvent]:
+        if work.__class__ is calls.Attempt:
+            return self._call(work)
+        if work.__class__ is executions.Execution:
+            arguments = self._prepared.pop(work.context.id, None)
+            return executions.run_tool(self._host, work, arguments)
+        assert isinstance(effect, ResolverRun)
+        return self._ask(effect)
 
     def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
