@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES, SEMANTICS_VERSION
 
-Count = Annotated[int, Field(ge=0, strict=True)]
-Positive = Annotated[int, Field(ge=1, strict=True)]
+LARGEST = 2**53 - 1
+"""No quantity is larger: every JSON reader takes it exactly."""
 
-CountedResource = Literal["llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools"]
+Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
+
 ResourceName = Literal[
     "llm_calls",
     "llm_attempts",
@@ -108,6 +110,8 @@ class Limit(_Part):
             raise ValueError("only tool_calls can be atomic")
         if self.resource == "attempt_wall" and self.then:
             raise ValueError("attempt_wall has no ladder: an attempt that takes longer has failed with `timeout`")
+        if sum(isinstance(step, Extend) for step in self.then) > 1:
+            raise ValueError(f"{self.resource} can be extended once, not more often")
         for step in self.then:
             if isinstance(step, Extend) and not known.extendable:
                 raise ValueError(f"{self.resource} cannot be extended")
@@ -166,6 +170,8 @@ class Threshold(_Part):
 
     @model_validator(mode="after")
     def _text_fits(self) -> Threshold:
+        if self.resource == "attempt_wall":
+            raise ValueError("attempt_wall has no threshold: it is the time of one attempt")
         if (self.action == "tell") != (self.text is not None):
             raise ValueError("tell takes a text, warn takes none")
         return self
@@ -236,6 +242,10 @@ class Policy(_Part):
             while limit["then"] and limit["then"][-1] == {"do": "stop"}:
                 limit["then"].pop()
         data["finalization"]["prefer"] = list(self.finalization.order)
+        # How many files there are between two rules means nothing; only which rules share one does.
+        files = sorted({rule["base"] for rule in data["tools"]})
+        for rule in data["tools"]:
+            rule["base"] = files.index(rule["base"])
         for key in ("limits", "thresholds", "tools", "prices"):
             data[key].sort(key=_dumps)
         return data
