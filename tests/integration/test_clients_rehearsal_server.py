@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import os
 import re
 import signal
 import socket
@@ -190,11 +189,9 @@ class TestRunning:
 
     def test_a_port_that_is_taken_is_said(self):
         with Rehearsal(ALWAYS) as server:
-            with (
-                pytest.raises(RehearsalError, match=f"cannot listen on port {server.port}: .*; choose another"),
-                Rehearsal(ALWAYS, port=server.port),
-            ):
-                pass
+            second = Rehearsal(ALWAYS, port=server.port)
+            with pytest.raises(RehearsalError, match=f"cannot listen on port {server.port}: .*; choose another"):
+                second.__enter__()
 
     def test_threads_end_with_the_block(self):
         before = threading.active_count()
@@ -217,20 +214,9 @@ class TestRunning:
             Rehearsal(tmp_path / "none.toml")
 
 
-RUN = (
-    "import argparse, sys; from policy_lang.cli import rehearse; p = argparse.ArgumentParser(prog='policy rehearse'); "
-)
-RUN += "rehearse.add_arguments(p); sys.exit(rehearse.run(p.parse_args()))"
-
-
 def command(*args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ},
-    )
+    words = [sys.executable, "-m", "policy_lang.cli", "rehearse", *args]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 class TestCommand:
