@@ -132,13 +132,14 @@ async def _run(hook: Callable[..., Any], kind: str, allowed: tuple[type, ...], *
 class Rules:
     """What a decision says of the request, whatever a hook has done to it. Enforcing twice changes nothing."""
 
-    __slots__ = ("_final", "_instruction", "_max_output", "_strip")
+    __slots__ = ("_final", "_instruction", "_max_output", "_placed", "_strip")
 
     def __init__(self, decision: Call, instruction: Message | None) -> None:
         self._final = decision.final
         self._strip = decision.tools != "forbid"
         self._max_output = decision.max_output
         self._instruction = instruction
+        self._placed = False
 
     def enforce(self, request: Request) -> Request:
         largest = self._max_output
@@ -155,9 +156,12 @@ class Rules:
         )
 
     def _with_instruction(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        instruction = self._instruction
-        if instruction is None or (messages and messages[-1] == instruction):
+        instruction, placed = self._instruction, self._placed
+        self._placed = True
+        if instruction is None or (messages and messages[-1] is instruction):
             return messages
+        if placed and messages and messages[-1] == instruction:
+            return messages  # a hook has made the messages anew
         # By identity: a genuine message of the user may have the same words.
         return (*(m for m in messages if m is not instruction), instruction)
 
@@ -170,6 +174,8 @@ _TOOL_CONTROL: Final = frozenset(
         "functions",
         "functioncall",
         "functioncallingconfig",
+        "customtool",
+        "customtools",
         "paralleltoolcalls",
         "allowedtools",
         "allowedfunctionnames",
