@@ -1,0 +1,78 @@
+"""``policy explain FILE``: what a policy says, in English, in full, as code or as JSON.
+
+Exit 0 if the policy could be read, 1 if it has errors (shown as ``policy check`` shows them), 2 if the file cannot be
+read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from policy_lang.cli import CLEAN, FINDINGS, USAGE
+
+if TYPE_CHECKING:
+    from engine.core.policy import Policy
+    from policy_lang.diagnostics import Diagnostic
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a policy file")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--effective", action="store_true", help="the whole policy as one file, every line with its origin"
+    )
+    how.add_argument("--code", action="store_true", help="the Python that decides, made from this policy")
+    how.add_argument("--json", action="store_true", help="the policy as JSON, with its fingerprint")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="set a param")
+    parser.add_argument("--root", metavar="DIR", help="where other files may lie (default: the file's directory)")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
+    return name.strip(), value
+
+
+def run(args: argparse.Namespace) -> int:
+    from policy_lang import check
+
+    data, findings = check(args.file, root=args.root, params=dict(args.set))
+    if data is None:
+        return _refuse(findings)
+    from engine.core.policy import Policy
+
+    print(_told(Policy.model_validate(data), args))
+    if findings:
+        many = f"{len(findings)} warnings" if len(findings) > 1 else "a warning"
+        print(f"policy explain: {many} about this policy; `policy check {args.file}` shows more", file=sys.stderr)
+    return CLEAN
+
+
+def _refuse(findings: list[Diagnostic]) -> int:
+    from policy_lang.renderers import full
+
+    print(full.render(findings), file=sys.stderr)
+    unreadable = any(not f.primary.span.source.text and f.code in ("P401", "P402", "P403", "P404") for f in findings)
+    return USAGE if unreadable else FINDINGS
+
+
+def _told(policy: Policy, args: argparse.Namespace) -> str:
+    if args.json:
+        import json
+
+        told = {"fingerprint": policy.fingerprint(), "policy": policy.model_dump(mode="json")}
+        return json.dumps(told, indent=2, ensure_ascii=False)
+    if args.code:
+        from engine.core.step import compile
+
+        return compile(policy).source.rstrip("\n")
+    if args.effective:
+        from policy_lang.explain_effective import effective, final_lines
+
+        return effective(policy, final_lines(args.file, args.root))
+    from policy_lang.explain import explain
+
+    return explain(policy)

@@ -1,0 +1,192 @@
+"""A policy in plain English: one sentence for each rule, with the line it stands on.
+
+Takes a ``Policy``, from a file or from Python. Says what the rules mean, defaults included; says
+nothing that ``step`` does not do. Layout is fixed, so that the same policy always reads the same.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+from engine.core.machine.plan import plans_of
+from engine.core.policy import Origin, Policy, Price, Threshold, ToolRule
+from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_GRACE_MS, DEFAULT_INSTRUCTION, RESOURCES
+from policy_lang.explain_limits import attempt_wall, finalizes, sentence, unlimited
+from policy_lang.explain_words import NOUNS, amount, ended, quote
+from policy_lang.names import listed
+from policy_lang.quantities import duration_text, money_text
+
+WIDTH: Final = 110
+_DEFAULT = "default"
+
+_ONCE: Final = (
+    "A run has at most one final call, and no tool runs after it; if the model asks for tools in it all the same, "
+    "the run fails (`finalization_disobeyed`)."
+)
+
+Sentence = tuple[str, str]
+"""What a rule means, and where it stands."""
+
+
+def explain(policy: Policy) -> str:
+    """The reading of a policy, without a final newline."""
+    sections = (
+        ("Limits", _limits(policy)),
+        ("The final call", _final_call(policy)),
+        ("Warnings and notices", [_threshold(t) for t in policy.thresholds]),
+        ("Tools", [(_tool(rule), _place(rule.origin)) for rule in policy.tools]),
+        ("Prices", [_price(price) for price in policy.prices]),
+        ("Where the policy says nothing", _defaults(policy)),
+    )
+    parts = [f"The policy {quote(policy.name)}"]
+    parts += [_section(title, sentences) for title, sentences in sections if sentences]
+    return "\n\n".join(parts)
+
+
+def _section(title: str, sentences: list[Sentence]) -> str:
+    return "\n".join([title, *(_bullet(text, place) for text, place in sentences)])
+
+
+def _bullet(text: str, place: str) -> str:
+    whole = f"{ended(text)} [{place}]" if place else ended(text)
+    return textwrap.fill(
+        whole,
+        WIDTH,
+        initial_indent="  - ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _place(origin: Origin | None) -> str:
+    return str(origin) if origin else ""
+
+
+# ---- limits and the final call
+
+
+def _limits(policy: Policy) -> list[Sentence]:
+    """In the order they were written."""
+    plans = {plan.limit.id: plan for plan in plans_of(policy)}
+    told = []
+    for limit in policy.limits:
+        if limit.max is None:
+            text = unlimited(limit)
+        elif limit.resource == "attempt_wall":
+            text = attempt_wall(limit.max)
+        else:
+            text = sentence(plans[limit.id], policy)
+        told.append((f"{text} It is locked." if limit.locked else text, _place(limit.origin)))
+    return told
+
+
+def _final_call(policy: Policy) -> list[Sentence]:
+    final, place = policy.finalization, _place(policy.finalization.origin)
+    told: list[Sentence] = []
+    reasons = {plan.resource for plan in plans_of(policy) if finalizes(plan)}
+    if reasons:
+        told.append((_ONCE, _DEFAULT))
+    if any(_asks_default(policy)):
+        told.append((f"The default instruction is {quote(DEFAULT_INSTRUCTION)}", _DEFAULT))
+    if policy.resolvers():
+        told.append(("A function of the host that returns an empty text stands for the default text.", _DEFAULT))
+    if len(reasons) > 1:
+        order = listed([f"`{name}`" for name in final.order if name in reasons], "and")
+        text = f"Where several limits make a call the final one, the first of {order} gives reason and instruction."
+        told.append((text, place if final.prefer else _DEFAULT))
+    if final.mode == "reactive" and reasons & {"tool_iterations", "tool_calls"}:
+        told.append((_refusal(policy), place))
+    if final.empty_retries:
+        times = "once" if final.empty_retries == 1 else f"up to {final.empty_retries} times"
+        again = f"An answer without visible text is asked for again, {times} for each call"
+        told.append((f"{again}; then the run fails (`empty_answer`).", place))
+    return told
+
+
+def _asks_default(policy: Policy) -> list[bool]:
+    """For each finalization of the policy: is the default instruction its own?"""
+    steps = [step for plan in plans_of(policy) if finalizes(plan) for step in plan.steps if step.do == "finalize"]
+    return [step.do == "finalize" and step.text is None and step.using is None for step in steps]
+
+
+def _refusal(policy: Policy) -> str:
+    final = policy.finalization
+    if final.using:
+        return (
+            f"Each call of a round that does not fit is answered with what the host's function `{final.using}` returns."
+        )
+    text = quote(final.text) if final.text else "the standard refusal"
+    return f"Each tool call that does not fit is answered with {text}"
+
+
+# ---- thresholds, tools, prices
+
+
+def _threshold(threshold: Threshold) -> Sentence:
+    resource = threshold.resource
+    reached = {"cost": "the money is spent", "wall": "the time has passed"}.get(resource)
+    reached = reached or f"the {NOUNS[resource].many} are used"
+    when = f"Once {threshold.percent}% of {reached},"
+    if threshold.action == "warn":
+        return f"{when} a warning is noted, once a run.", _place(threshold.origin)
+    text = f"{when} the next ordinary call carries the notice {quote(threshold.text or '')}, once a run."
+    return text, _place(threshold.origin)
+
+
+def _tool(rule: ToolRule) -> str:
+    many = "*" in rule.glob or "?" in rule.glob
+    subject = (
+        "Every tool"
+        if rule.glob == "*"
+        else f"Every tool matching `{rule.glob}`"
+        if many
+        else f"The tool `{rule.glob}`"
+    )
+    clauses = []
+    if rule.allow:
+        clauses.append("is allowed, as an exception to a broader denial in the same file")
+    if rule.deny:
+        clauses.append(f"is denied: a call is answered with {_text(rule.deny_text)}")
+    if rule.limit is not None:
+        times = "once" if rule.limit == 1 else f"{rule.limit} times"
+        shared = " for all of them together" if many else ""
+        clauses.append(f"runs at most {times} a run{shared}: a further call is answered with {_text(rule.limit_text)}")
+    if rule.timeout is not None:
+        clauses.append(f"may take {duration_text(rule.timeout)} for one execution, and is cancelled then")
+    return f"{subject} {'; it '.join(clauses)}"
+
+
+def _text(text: str | None) -> str:
+    return quote(text) if text else "the standard refusal"
+
+
+def _price(price: Price) -> Sentence:
+    cached = "" if price.cached is None else f", {money_text(price.cached)} where it is read from a cache"
+    cost = f"{money_text(price.input)} as input{cached}, and {money_text(price.output)} as output"
+    return f"A million tokens of `{price.model}` cost {cost}.", _place(price.origin)
+
+
+# ---- defaults
+
+
+def _defaults(policy: Policy) -> list[Sentence]:
+    limited = {limit.resource for limit in policy.limits}
+    free = [f"`{name}`" for name in RESOURCES if name not in limited and name != "attempt_wall"]
+    told: list[str] = []
+    if free:
+        told.append(f"Counted, not limited: {listed(free, 'and')}.")
+    if "attempt_wall" not in limited:
+        told.append(attempt_wall(DEFAULT_ATTEMPT_WALL_MS))
+    told.append("A model call that fails ends the run as failed (`llm_failure`).")
+    if not policy.finalization.empty_retries:
+        told.append("An answer without visible text fails the run (`empty_answer`).")
+    if "unknown_tools" not in limited:
+        told.append("A call of a tool that nobody registered is answered with a refusal, however often.")
+    if any(limit.resource == "cost" and limit.max is not None for limit in policy.limits):
+        told.append("A model without a price ends the run as failed (`price_unknown`).")
+    told.append(
+        f"What is in flight when a run must end is cancelled, and has {amount('wall', DEFAULT_GRACE_MS)} to end."
+    )
+    return [(text, _DEFAULT) for text in told]

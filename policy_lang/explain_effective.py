@@ -1,0 +1,150 @@
+"""The policy that a file stands for, written out in the language: everything inherited, every name resolved.
+
+Each line says where it comes from. The text is a policy by itself, with the same meaning, save one
+thing that a single file cannot say: an ``allow`` lifts only the denials of its own file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from engine.core.policy import Extend, Finalize, Limit, Origin, Policy, Step, Stop, Threshold, ToolRule
+from engine.core.vocabulary import RESOURCES
+from policy_lang import tree
+from policy_lang.explain_words import amount, quote
+from policy_lang.quantities import COUNT, DURATION, MONEY, duration_text, money_text, text_of
+from policy_lang.report import Report
+from policy_lang.resolve.files import Loader
+from policy_lang.source import read
+
+_DIMENSIONS: Final = {"count": COUNT, "money": MONEY, "duration": DURATION}
+_DEFAULT: Final = "default"
+
+Line = tuple[str, str]
+"""A line of the language, and where it comes from."""
+
+
+def effective(policy: Policy, final_lines: Mapping[str, Origin] | None = None) -> str:
+    """The policy as text. ``final_lines`` says where each line of ``finalization`` stands, by its first word."""
+    head = [f"policy {quote(policy.name)} lang {policy.lang}"]
+    blocks = [
+        _block("limits", [(_limit(limit), _place(limit.origin)) for limit in policy.limits]),
+        _block("finalization", _finalization(policy, final_lines or {})),
+        _aligned([(_threshold(t), _place(t.origin)) for t in policy.thresholds], indent=""),
+        _tools(policy.tools),
+        _block("prices", _prices(policy)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in (head, *blocks) if lines)
+
+
+def final_lines(path: str, root: str | None = None) -> dict[str, Origin]:
+    """Where each line of ``finalization`` stands, in the nearest file of the chain that has it."""
+    place = os.path.realpath(path)
+    loader = Loader(os.path.realpath(root) if root else os.path.dirname(place), Report())
+    found: dict[str, Origin] = {}
+    for unit in loader.load(place, read(path, path)).chain():
+        for block in unit.file.statements:
+            for line in block.lines if isinstance(block, tree.Finalization) else ():
+                word = line.span.text.split(None, 1)[0]
+                found.setdefault(word, Origin(file=line.span.source.name, line=line.span.line))
+    return found
+
+
+def _place(origin: Origin | None) -> str:
+    return str(origin) if origin else "no file"
+
+
+def _block(keyword: str, lines: list[Line]) -> list[str]:
+    return [f"{keyword} {{", *_aligned(lines), "}"] if lines else []
+
+
+def _aligned(lines: list[Line], indent: str = "  ") -> list[str]:
+    """The lines with their origins as comments in one column, as far as the lines are short."""
+    column = max((len(text) for text, _ in lines if len(text) <= 80), default=0)
+    return [f"{indent}{text:<{column}}  # {place}" for text, place in lines]
+
+
+# ---- the statements
+
+
+def _limit(limit: Limit) -> str:
+    words = ["locked"] if limit.locked else []
+    words += [limit.resource, _quantity(limit.resource, limit.max)]
+    if limit.scope and limit.scope != RESOURCES[limit.resource].scope:
+        words.append(f"per {limit.scope}")
+    if limit.reserve:
+        words.append(f"reserve {_quantity(limit.resource, limit.reserve)}")
+    if limit.atomic:
+        words.append("atomic")
+    words += [f"then {_step(limit.resource, step)}" for step in limit.then]
+    return " ".join(words)
+
+
+def _quantity(resource: str, value: int | None) -> str:
+    return text_of(value, _DIMENSIONS[RESOURCES[resource].unit])
+
+
+def _step(resource: str, step: Step) -> str:
+    match step:
+        case Stop():
+            return "stop"
+        case Extend(by=by):
+            return f"extend {amount(resource, by)} once"
+        case Finalize(text=text, using=using):
+            return f"finalize using {using}" if using else f"finalize {quote(text)}" if text else "finalize"
+
+
+def _finalization(policy: Policy, places: Mapping[str, Origin]) -> list[Line]:
+    final = policy.finalization
+    mode = f"mode {final.mode}"
+    if final.using:
+        mode += f" using {final.using}"
+    elif final.text:
+        mode += f" {quote(final.text)}"
+    empty = f"empty retry {final.empty_retries}" if final.empty_retries else "empty stop"
+    lines = [mode, f"tools {final.tools}", empty]
+    if final.prefer:
+        # One name alone is preferred over all others; the language wants a second one, the first of those.
+        lines.insert(0, f"prefer {' over '.join(final.order[: max(2, len(final.prefer))])}")
+    return [(line, _final_place(line, places)) for line in lines]
+
+
+def _final_place(line: str, places: Mapping[str, Origin]) -> str:
+    found = places.get(line.split(None, 1)[0])
+    return str(found) if found else _DEFAULT
+
+
+def _threshold(threshold: Threshold) -> str:
+    action = threshold.action if threshold.text is None else f"{threshold.action} {quote(threshold.text)}"
+    return f"at {threshold.percent}% of {threshold.resource} {action}"
+
+
+def _tools(rules: tuple[ToolRule, ...]) -> list[str]:
+    lines = _aligned([(_tool(rule), _place(rule.origin)) for rule in rules], indent="")
+    if any(rule.allow for rule in rules) and len({rule.base for rule in rules}) > 1:
+        lines.insert(0, "# an `allow` lifts only the denials of the file it comes from")
+    return lines
+
+
+def _tool(rule: ToolRule) -> str:
+    words = [f"tool {quote(rule.glob)}"]
+    if rule.allow:
+        words.append("allow")
+    if rule.deny:
+        words.append(f"deny {quote(rule.deny_text)}" if rule.deny_text else "deny")
+    if rule.limit is not None:
+        words.append(f"limit {rule.limit} {quote(rule.limit_text)}" if rule.limit_text else f"limit {rule.limit}")
+    if rule.timeout is not None:
+        words.append(f"timeout {duration_text(rule.timeout)}")
+    return " ".join(words)
+
+
+def _prices(policy: Policy) -> list[Line]:
+    lines = []
+    for price in policy.prices:
+        cached = "" if price.cached is None else f" cached {money_text(price.cached)}"
+        text = f"{quote(price.model)} input {money_text(price.input)}{cached} output {money_text(price.output)} per 1M"
+        lines.append((text, _place(price.origin)))
+    return lines
