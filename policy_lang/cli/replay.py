@@ -1,0 +1,197 @@
+"""``policy replay``: recorded runs under the policy they are bound to, or under another one.
+
+Exit 0 if every decision is the same, 1 if one differs, 2 if the journal or the policy cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from policy_lang.cli import CLEAN, FINDINGS, USAGE
+
+if TYPE_CHECKING:
+    from engine.core.policy import Policy
+    from engine.store.compare import Difference
+    from engine.store.protocol import RunRecord
+
+_SHOWN_CHANGES = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "journal", metavar="JOURNAL", help="a journal that `policy run --journal` wrote; it is only read"
+    )
+    parser.add_argument(
+        "--run", dest="wanted", metavar="ID", help="only this run (its id, or how the id begins); default: all runs"
+    )
+    parser.add_argument("--policy", metavar="FILE", help="a policy file to decide by; default: each run's own policy")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    from engine.store.protocol import JournalError
+    from policy_lang import PolicyError
+
+    try:
+        reports = _replayed(args)
+    except (JournalError, _Unusable) as error:
+        print(f"policy replay: {error}", file=sys.stderr)
+        return USAGE
+    except PolicyError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    if args.json:
+        print(_json(args, reports))
+    else:
+        print("\n\n".join(_text(report, args.policy is not None) for report in reports))
+    return FINDINGS if any(report.difference for report in reports) else CLEAN
+
+
+class _Unusable(Exception):
+    """The arguments name nothing that can be replayed. The message says what can be done."""
+
+
+@dataclass(frozen=True)
+class _Report:
+    """One run: how many events it has, when it started (ms), and the first decision that is another one."""
+
+    run: str
+    status: str
+    events: int
+    started: int
+    difference: Difference | None
+
+
+def _replayed(args: argparse.Namespace) -> list[_Report]:
+    from engine.core.step import Compiled, compile
+    from engine.store.compare import first_difference
+    from engine.store.sqlite import SqliteStore
+    from policy_lang import load
+
+    other = compile(load(args.policy)) if args.policy is not None else None
+    stored: dict[str, Compiled] = {}
+    store = SqliteStore(args.journal, read_only=True)
+    reports: list[_Report] = []
+    try:
+        for run in _chosen([record.run for record in store.runs()], args.wanted, args.journal):
+            record, steps = (loaded := store.load(run)).record, loaded.steps
+            if other is None and record.policy not in stored:
+                stored[record.policy] = compile(_stored_policy(record))
+            difference = first_difference(other or stored[record.policy], steps)
+            started = steps[0].event.at if steps else 0
+            reports.append(_Report(run, record.status, len(steps), started, difference))
+    finally:
+        store.close()
+    return reports
+
+
+def _chosen(runs: list[str], wanted: str | None, journal: str) -> list[str]:
+    if not runs:
+        raise _Unusable(f"{journal}: no run was ever written to it")
+    if wanted is None or wanted in runs:
+        return runs if wanted is None else [wanted]
+    found = [run for run in runs if run.startswith(wanted)]
+    if len(found) == 1:
+        return found
+    if found:
+        raise _Unusable(
+            f"{journal}: the ids of {len(found)} runs begin with {wanted!r}, such as {' and '.join(found[:2])}"
+        )
+    raise _Unusable(f"{journal}: it has no run {wanted!r}; its last ones are {', '.join(runs[-3:])}")
+
+
+def _stored_policy(record: RunRecord) -> Policy:
+    from engine.core.policy import Policy
+
+    try:
+        return Policy.model_validate_json(record.policy)
+    except ValueError:
+        raise _Unusable(
+            f"the policy stored with run {record.run} cannot be read by this release:"
+            " use the release that wrote it, or name a policy with --policy"
+        ) from None
+
+
+def _text(report: _Report, other: bool) -> str:
+    ending = " (it has not ended)" if report.status == "running" else ""
+    if report.difference is not None:
+        return _difference_text(report, report.difference, ending, other)
+    what = {0: "there are no decisions to compare", 1: "the one decision is the same"}
+    return f"run {report.run}: {what.get(report.events, f'all {report.events} decisions are the same')}{ending}"
+
+
+def _difference_text(report: _Report, difference: Difference, ending: str, other: bool) -> str:
+    from policy_lang.cli.replay_words import changes, decision_words, event_words, rules, seconds
+
+    event, then, now = difference.step.event, difference.step.decision, difference.now
+    words = [decision_words(then, event.at), decision_words(now, event.at)]
+    width = max(map(len, words)) + 2
+    then_rule, now_rule = rules(then, now)
+    lines = [
+        f"run {report.run}: the decision on event {difference.number + 1} of {report.events} is another one{ending}",
+        f"  event  {event_words(event)}, {seconds(event.at - report.started)} after the start",
+        f"  then   {words[0]:<{width}}[{then_rule or 'no rule'}]",
+        f"  now    {words[1]:<{width}}[{now_rule or 'no rule'}]",
+    ]
+    if then.__class__ is now.__class__:
+        found = changes(then, now)
+        lines += [f"         {change}" for change in found[:_SHOWN_CHANGES]]
+        if len(found) > _SHOWN_CHANGES:
+            lines.append(f"         and {len(found) - _SHOWN_CHANGES} more")
+    lines += _explanation(report.events - difference.number - 1, other)
+    return "\n".join(map(_printable, lines))
+
+
+def _explanation(later: int, other: bool) -> list[str]:
+    if not other:
+        return [
+            "  Under its own policy every decision must be the same: another release wrote this, or it was changed."
+        ]
+    if later:
+        events = "1 event after it answers" if later == 1 else f"{later} events after it answer"
+        return [f"  The {events} the old decision, and may be illegal after the new one: not compared."]
+    return []
+
+
+def _printable(line: str) -> str:
+    """A line without control characters: names come from models, and terminals obey what they are sent."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+
+
+def _json(args: argparse.Namespace, reports: list[_Report]) -> str:
+    import json
+
+    runs = [
+        {
+            "run": report.run,
+            "status": report.status,
+            "events": report.events,
+            "same": report.difference is None,
+            "difference": None if report.difference is None else _difference_json(report.difference),
+        }
+        for report in reports
+    ]
+    return json.dumps({"journal": args.journal, "policy": args.policy, "runs": runs}, indent=2)
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    from policy_lang.cli.replay_words import decision_words, event_words, rules
+
+    event, then, now = difference.step.event, difference.step.decision, difference.now
+    then_rule, now_rule = rules(then, now)
+    return {
+        "number": difference.number + 1,
+        "event": to_builtins(event),
+        "event_words": event_words(event),
+        "then": to_builtins(then),
+        "then_words": decision_words(then, event.at),
+        "then_rule": then_rule,
+        "now": to_builtins(now),
+        "now_words": decision_words(now, event.at),
+        "now_rule": now_rule,
+    }

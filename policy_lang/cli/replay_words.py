@@ -1,0 +1,151 @@
+"""Events and decisions in words, for people who read a journal. Knows nothing of where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.core import decisions as d
+from engine.core import events as e
+from engine.core.state import Outcome
+
+_NAMED = 3
+"""How many tools are named before the rest is counted."""
+
+
+def event_words(event: e.AnyEvent) -> str:
+    """What happened, in one line."""
+    match event:
+        case e.RunStarted(thread=thread):
+            return f"the run starts, in thread {thread}" if thread else "the run starts"
+        case e.CallRequested(call=call):
+            return f"call {call} is requested"
+        case e.Resolved(name=name, status=status):
+            return f"the host's function {name} answers: {status}"
+        case e.ModelReplied():
+            return f"call {event.call} is answered with {_answer(event)}"
+        case e.ModelFailed(call=call, attempt=attempt, reason=reason):
+            return f"attempt {attempt} of call {call} fails: {reason}"
+        case e.RetryDue(call=call):
+            return f"the wait before the next attempt of call {call} is over"
+        case e.ToolRequested(id=id, name=name):
+            return f"tool call {id}{f' ({name})' if name else ''} is about to start"
+        case e.ToolEnded(id=id, status=status):
+            return f"tool call {id} ends: {status}"
+        case e.UsageReported(call=call, usage=usage):
+            return f"call {call} has used {usage.input} input and {usage.output} output tokens so far"
+        case e.Tick():
+            return "time passes"
+        case e.Cancelled(cause=cause):
+            return f"the run is cancelled by {cause}"
+
+
+def decision_words(decision: d.AnyDecision, at: int) -> str:
+    """What was decided at ``at`` (ms), in one line."""
+    match decision:
+        case d.Continue():
+            return "go on"
+        case d.Wait():
+            return "wait"
+        case d.Call():
+            return _call(decision)
+        case d.Retry(call=call, attempt=attempt, not_before=due):
+            return f"make attempt {attempt} of call {call} in {seconds(max(0, due - at))}"
+        case d.RunTools():
+            return _verdicts(decision)
+        case d.Execute(id=id):
+            return f"run tool call {id}"
+        case d.Reply(id=id, why=why):
+            return f"refuse tool call {id} ({why})"
+        case d.Resolve(name=name):
+            return f"ask the host's function {name}"
+        case d.Stop(cancel_call=call, cancel=tools):
+            cancelled = [*([f"call {call}"] if call else []), *(f"tool call {id}" for id in tools)]
+            return f"stop: cancel {_some(cancelled)}"
+        case d.End(outcome=outcome):
+            return f"end the run: {_outcome(outcome)}"
+        case d.Illegal(problem=problem):
+            return f"refuse the event as illegal: {problem}"
+
+
+def seconds(milliseconds: int) -> str:
+    """A duration as people say it."""
+    return f"{milliseconds / 1000:g} s"
+
+
+def changes(then: d.AnyDecision, now: d.AnyDecision) -> list[str]:
+    """The fields in which two decisions of one kind differ: ``max_output: 500, now 300``."""
+    return [f"{path}: {_value(a)}, now {_value(b)}" for path, a, b in _differ("", _plain(then), _plain(now))]
+
+
+def rules(then: d.AnyDecision, now: d.AnyDecision) -> tuple[str, str]:
+    """The rule behind each of two decisions; of two rounds, behind the first verdict in which they differ."""
+    if isinstance(then, d.RunTools) and isinstance(now, d.RunTools):
+        for a, b in zip(then.verdicts, now.verdicts, strict=False):
+            if d.bare(a) != d.bare(b):
+                return a.because, b.because
+    return then.because, now.because
+
+
+def _plain(decision: d.AnyDecision) -> Any:
+    return msgspec.to_builtins(d.bare(decision))
+
+
+def _differ(path: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in dict.fromkeys((*then, *now)):
+            yield from _differ(f"{path}.{key}" if path else key, then.get(key), now.get(key))
+    elif (
+        isinstance(then, Sequence) and isinstance(now, Sequence) and not isinstance(then, str) and len(then) == len(now)
+    ):
+        for i, (a, b) in enumerate(zip(then, now, strict=True)):
+            yield from _differ(f"{path}[{i}]", a, b)
+    elif then != now:
+        yield path, then, now
+
+
+def _value(value: Any) -> str:
+    return "nothing" if value is None else msgspec.json.encode(value).decode()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
+
+
+def _answer(event: e.ModelReplied) -> str:
+    parts = ["text"] if event.text else []
+    if event.calls:
+        parts.append(f"{_count(len(event.calls), 'tool call')} ({_some([call.name for call in event.calls])})")
+    return " and ".join(parts) or "nothing"
+
+
+def _call(decision: d.Call) -> str:
+    which = f"attempt {decision.attempt} of call" if decision.attempt > 1 else "call"
+    client = f" with {decision.client}" if decision.client else ""
+    final = f" as the final call, without tools ({decision.why})" if decision.final else ""
+    return f"make {which} {decision.call}{client}{final}"
+
+
+def _verdicts(decision: d.RunTools) -> str:
+    refused = [f"{v.id} ({v.why})" for v in decision.verdicts if isinstance(v, d.Reply)]
+    running = len(decision.verdicts) - len(refused)
+    run = f"run {_count(running, 'tool')}" if running else "run no tool"
+    return f"{run}, refuse {_some(refused)}" if refused else run
+
+
+def _outcome(outcome: Outcome) -> str:
+    words = outcome.status
+    if outcome.reason:
+        words += f", {outcome.reason}"
+    if outcome.error:
+        words += f" ({outcome.error})"
+    if outcome.limit is not None:
+        words += f" ({outcome.limit.used} of {outcome.limit.maximum} used)"
+    return words
