@@ -67,21 +67,18 @@ class SqliteStore:
 
     def runs(self, thread: str | None = None) -> list[RunRecord]:
         only, values = ("", ()) if thread is None else ("WHERE thread = ?", (thread,))
-        rows = self._read(f"SELECT {_COLUMNS} FROM runs {only} ORDER BY number", values)
+        (rows,) = self._read((f"SELECT {_COLUMNS} FROM runs {only} ORDER BY number", values))
         return [self._record(row) for row in rows]
 
     def load(self, run: str) -> Recorded:
-        # One statement, so that both halves are of one moment while another process appends.
-        rows = self._read(
-            f"SELECT {_COLUMNS}, seq, event, decision, digest FROM runs LEFT JOIN events USING (run)"
-            " WHERE run = ? ORDER BY seq",
-            (run,),
+        records, stored = self._read(
+            (f"SELECT {_COLUMNS} FROM runs WHERE run = ?", (run,)),
+            ("SELECT seq, event, decision, digest FROM events WHERE run = ? ORDER BY seq", (run,)),
         )
-        if not rows:
+        if not records:
             raise unknown_run(run)
-        record = self._record(rows[0][:-4])
-        stored = [row[-4:] for row in rows if row[-4] is not None]
-        return Recorded(record, tuple(self._step(run, number, row) for number, row in enumerate(stored)))
+        steps = tuple(self._step(run, number, row) for number, row in enumerate(stored))
+        return Recorded(self._record(records[0]), steps)
 
     def put(self, data: bytes) -> str:
         ref = content_ref(data)
@@ -94,7 +91,7 @@ class SqliteStore:
             pending = self._pending.get(ref)
         if pending is not None:
             return pending
-        rows = self._read("SELECT data FROM contents WHERE ref = ?", (ref,))
+        (rows,) = self._read(("SELECT data FROM contents WHERE ref = ?", (ref,)))
         if not rows:
             raise unknown_content(ref)
         data: bytes = rows[0][0]
@@ -138,10 +135,15 @@ class SqliteStore:
             raise
         self._pending = {}
 
-    def _read(self, sql: str, values: _Row) -> list[_Row]:
+    def _read(self, *queries: tuple[str, _Row]) -> list[list[_Row]]:
+        """The rows of each query, all of one moment, while other processes write."""
         with self._lock:
             try:
-                return self._db.execute(sql, values).fetchall()
+                self._db.execute("BEGIN")
+                try:
+                    return [self._db.execute(*query).fetchall() for query in queries]
+                finally:
+                    self._db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise explained(self.path, error) from None
 
