@@ -120,9 +120,7 @@ def test_the_call_limit_goes_before_a_pending_tool_limit(case: Case) -> None:
     config = case["config"]
     calls = limit("llm_calls", config["max_llm_calls"], config["finalize_on_llm_limit"])
     # The round was had before this run's only call: in an earlier run of the thread.
-    rounds = limit(
-        "tool_iterations", config["max_tool_iterations"], config["finalize_on_tool_limit"], scope="thread"
-    )
+    rounds = limit("tool_iterations", config["max_tool_iterations"], config["finalize_on_tool_limit"], scope="thread")
     steps = Steps(Policy(name="case", limits=(rounds, calls)), thread_used=Used(tool_iterations=1))
     preview = _instruction(steps.look(steps.next_call()))
     decision = steps.call()

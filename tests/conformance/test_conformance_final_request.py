@@ -124,7 +124,12 @@ async def test_hooks_are_told_that_tools_are_off(case: Case) -> None:
         told.append(context.final)
 
     # Before the limit is reached, and at it.
-    driver = Driver(Policy(name="case", limits=(limit("llm_calls", 2, ""),)), model(asks("look"), says()), [look], before_model=[listen])
+    driver = Driver(
+        Policy(name="case", limits=(limit("llm_calls", 2, ""),)),
+        model(asks("look"), says()),
+        [look],
+        before_model=[listen],
+    )
     await driver.run("test")
     before, _, after = case["expect"]["results"]
     assert told == [before, after]
@@ -144,7 +149,9 @@ async def test_settings_are_searched_at_any_depth_and_what_is_no_object_stays(ca
     ]
     client = model(says())
     settings = {f"extra_{i}": value for i, value in enumerate(objects)}
-    result = await Driver(Policy(name="case", limits=(limit("llm_calls", 1, ""),)), client, settings=settings).run("test")
+    result = await Driver(Policy(name="case", limits=(limit("llm_calls", 1, ""),)), client, settings=settings).run(
+        "test"
+    )
     sent = client.requests[0].settings
     assert list(sent["extra_0"]) == case["expect"]["results"][0]
     assert [sent["extra_1"], sent["extra_2"]] == ["not-an-object", None]
@@ -160,5 +167,3 @@ async def test_the_instruction_is_not_stored_and_the_outcome_says_that_the_answe
     assert client.requests[0].messages[-1].text == "LLM-TEXT"
     assert case["expect"]["answer_has_limit_marker"] is False
     assert (result.status, result.reason) == ("finalized", "llm_calls")
-
-

@@ -61,7 +61,7 @@ async def test_a_failing_result_hook_does_not_undo_the_finalization(case: Case) 
     expect = case["expect"]
     assert executed == expect["executed"]
     assert client.requests[1].messages[-1].text == expect["next_call"]["instruction"]
-    assert not client.requests[1].tools == expect["next_call"]["finalizing"]
+    assert (not client.requests[1].tools) == expect["next_call"]["finalizing"]
     assert result.status == "finalized"
     assert "cannot render" in result.messages[2].text
 
