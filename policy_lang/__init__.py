@@ -42,7 +42,7 @@ def load(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = 
 
 
 def loads(text: str, name: str = "<string>", *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
-    """Load a policy from text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
+    """``load`` for a text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
     return _policy(*checks(text, name, root=root, params=params))
 
 

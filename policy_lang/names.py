@@ -31,6 +31,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     if not word:
         return None
+    known = list(known)
     plain = _plain(word)
     allowed = max(1, len(plain) // 3)
     best: tuple[int, str] | None = None
@@ -39,7 +40,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         away = 0 if _words(plain) == _words(other) else distance(plain, other, allowed)
         if away <= allowed and away < max(len(plain), len(other)) and (best is None or away < best[0]):
             best = (away, name)
-    return best[1] if best else None
+    if best:
+        return best[1]
+    longer = [name for name in sorted(known) if min(len(name), len(plain)) > 3 and _prefix(plain, _plain(name))]
+    return longer[0] if len(longer) == 1 else None
+
+
+def _prefix(a: str, b: str) -> bool:
+    return a.startswith(b) or b.startswith(a)
 
 
 def _plain(word: str) -> str:

@@ -7,13 +7,17 @@ the stack and lets it go on. The driver itself knows nothing about messages or a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from policy_lang.building import BUILD
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.lexer import END, NEWLINE, Token, lex
 from policy_lang.source import Source, Span
 from policy_lang.tables import Tables, tables
-from policy_lang.tree import BUILD, Broken, File, Missing, Name, Number, Star, Text, Unlimited
+from policy_lang.tree import Broken, File, Missing, Name, Number, Star, Text, Unlimited
+
+if TYPE_CHECKING:
+    from policy_lang.recovery import Recovery
 
 RESERVED = frozenset({"then", "stop", "finalize", "retry", "fallback", "extend", "reply"})
 """Verbs that are never a name."""
@@ -176,9 +180,16 @@ def _planned(plan: list[int | None], values: list[Any]) -> list[Any]:
 
 def parse(source: Source) -> Parsed:
     """Parse a file. Always gives a tree: whole, or with ``Broken`` and ``Missing`` where findings are."""
-    from policy_lang.recovery import Recovery
-
     parser = Parser(source, tables())
-    recovery = Recovery(parser)
-    file = parser.run(recovery.repair)
-    return Parsed(source, file, recovery.findings)
+    recovery: Recovery | None = None
+
+    def repair() -> None:
+        nonlocal recovery
+        if recovery is None:  # most files need none, and start faster without it
+            from policy_lang.recovery import Recovery
+
+            recovery = Recovery(parser)
+        recovery.repair()
+
+    file = parser.run(repair)
+    return Parsed(source, file, recovery.findings if recovery else [])

@@ -63,7 +63,9 @@ class Wrong(NamedTuple):
 def parse(text: str) -> Quantity | Wrong:
     """Judge one quantity as written."""
     if text.startswith("-"):
-        return Wrong("P207", "a quantity cannot be negative", "below zero", "write `0` for none, `unlimited` for no limit")
+        return Wrong(
+            "P207", "a quantity cannot be negative", "below zero", "write `0` for none, `unlimited` for no limit"
+        )
     if len(text) > 60:
         return _too_large(text)
     if match := _COUNT.fullmatch(text):
@@ -80,7 +82,9 @@ def parse(text: str) -> Quantity | Wrong:
 def _scaled(dimension: str, text: str, whole: str, fraction: str, power: int) -> Quantity | Wrong:
     value, rest = divmod(int(whole.replace("_", "") + fraction) * power, 10 ** len(fraction))
     if rest and dimension == MONEY:
-        return Wrong("P206", f"`{text}` is finer than a millionth of a dollar", "too many decimals", "write at most six decimals")
+        return Wrong(
+            "P206", f"`{text}` is finer than a millionth of a dollar", "too many decimals", "write at most six decimals"
+        )
     if rest:
         help = "write a whole number" if power == 1 else f"write `{value}` or `{value + 1}`"
         return Wrong("P206", f"`{text}` is not a whole number", "counts are whole", help)
@@ -91,7 +95,12 @@ def _duration(text: str) -> Quantity | Wrong:
     value, last = 0, max(_MILLISECONDS.values()) + 1
     for digits, unit in _PART.findall(text):
         if _MILLISECONDS[unit] >= last:
-            return Wrong("P206", f"the units of `{text}` are out of order", "expected large units first", "write it as in `1h5m30s`")
+            return Wrong(
+                "P206",
+                f"the units of `{text}` are out of order",
+                "expected large units first",
+                "write it as in `1h5m30s`",
+            )
         last = _MILLISECONDS[unit]
         value += int(digits) * last
     return _checked(Quantity(DURATION, value, text))
@@ -112,12 +121,16 @@ def _malformed(text: str) -> Wrong:
         return _no_quantity(text)
     _, dollar, whole, fraction, unit, percent = match.groups()
     if percent:
-        return Wrong("P206", f"`{text}` is not a whole percentage", "percentages are whole", f"write `{whole}%`", f"{whole}%")
+        return Wrong(
+            "P206", f"`{text}` is not a whole percentage", "percentages are whole", f"write `{whole}%`", f"{whole}%"
+        )
     if fraction and unit in _MILLISECONDS:
         return _fractional_duration(text, whole, fraction, unit)
     number = whole + (f".{fraction}" if fraction else "")
     if unit in _UNITS and isinstance(better := parse(number + _UNITS[unit]), Quantity):
-        return Wrong("P206", f"`{unit}` is not a unit", f"expected `{_UNITS[unit]}`", f"write `{better.text}`", better.text)
+        return Wrong(
+            "P206", f"`{unit}` is not a unit", f"expected `{_UNITS[unit]}`", f"write `{better.text}`", better.text
+        )
     if not dollar and not fraction and re.fullmatch("[eE][0-9]*", unit):
         return _no_quantity(text)
     if unit and not dollar:
@@ -139,8 +152,15 @@ def _no_quantity(text: str) -> Wrong:
         return Wrong("P206", f"`{text}` is not a quantity", "no exponents", f"write `{plain}`", plain)
     if match := re.fullmatch(r"((?:[0-9]+[dhm])+)([0-9]+)", text):
         unit = {"d": "h", "h": "m", "m": "s"}[match[1][-1]]
-        return Wrong("P206", f"`{text}` ends without a unit", "the last number has no unit", f"write `{text}{unit}`", text + unit)
-    return Wrong("P206", f"`{text}` is not a quantity", "expected a quantity", "write it as in `20`, `10k`, `5m30s`, `$2.50` or `80%`")
+        return Wrong(
+            "P206", f"`{text}` ends without a unit", "the last number has no unit", f"write `{text}{unit}`", text + unit
+        )
+    return Wrong(
+        "P206",
+        f"`{text}` is not a quantity",
+        "expected a quantity",
+        "write it as in `20`, `10k`, `5m30s`, `$2.50` or `80%`",
+    )
 
 
 def misfit(found: Quantity, wanted: str) -> tuple[str, str]:

@@ -12,10 +12,28 @@ class Report:
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
 
-    def error(self, code: str, message: str, span: Span, label: str = "", *why: Label, help: str = "", fix: tuple[Edit, ...] = ()) -> None:  # fmt: skip
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *why: Label,
+        help: str = "",
+        fix: tuple[Edit, ...] = (),
+    ) -> None:
         self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, ERROR))
 
-    def warn(self, code: str, message: str, span: Span, label: str = "", *why: Label, help: str = "", fix: tuple[Edit, ...] = ()) -> None:  # fmt: skip
+    def warn(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *why: Label,
+        help: str = "",
+        fix: tuple[Edit, ...] = (),
+    ) -> None:
         self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
 
     @property
@@ -24,5 +42,5 @@ class Report:
 
     def unsupported(self, span: Span, what: str) -> None:
         """Something that `lang 1` says and this version cannot do. Left out in silence it would be a broken promise."""
-        help = "remove it; this version has nothing that takes its place"
+        help = "remove it to use the rest of this policy"
         self.error("P340", f"this version does not support {what} yet", span, "would have no effect", help=help)

@@ -14,7 +14,9 @@ from policy_lang.resolve.files import Unit
 from policy_lang.source import Source, Span
 
 _COMMENT = re.compile(r'"(?:\\[^\r\n]|[^"\\\r\n])*"?|#[^\r\n]*')
-_MEANT = re.compile(r"#[ \t]*policy[ \t]*(?::|=|\b(?:allow|ignore|disable|suppress|noqa|off)\b|.*\bP[0-9]{3}\b)", re.IGNORECASE)
+_MEANT = re.compile(
+    r"#[ \t]*policy[ \t]*(?::|=|\b(?:allow|ignore|disable|suppress|noqa|off)\b|.*\bP[0-9]{3}\b)", re.IGNORECASE
+)
 _ALLOW = re.compile(r"#[ \t]*policy:[ \t]*allow[ \t]+(P[0-9]{3})(?:[ \t]+(\S.*))?[ \t]*")
 
 
@@ -35,7 +37,10 @@ def suppress(unit: Unit, findings: list[Diagnostic]) -> list[Diagnostic]:
     used: set[Suppression] = set()
     for finding in findings:
         span = finding.primary.span
-        silent = next((s for s in allowed if s.code == finding.code and span.source is unit.source and span.line in s.covers), None)
+        silent = next(
+            (s for s in allowed if s.code == finding.code and span.source is unit.source and span.line in s.covers),
+            None,
+        )
         if silent is None:
             kept.append(finding)
             continue
@@ -46,7 +51,9 @@ def suppress(unit: Unit, findings: list[Diagnostic]) -> list[Diagnostic]:
     for suppression in allowed:
         if suppression not in used:
             message = f"this suppression of {suppression.code} silences nothing"
-            problems.append(_problem("P900", message, suppression.span, "unused", "remove it", (Edit(_line(suppression.span), ""),)))
+            problems.append(
+                _problem("P900", message, suppression.span, "unused", "remove it", (Edit(_line(suppression.span), ""),))
+            )
     return kept + problems
 
 
@@ -64,11 +71,25 @@ def _suppressions(unit: Unit, problems: list[Diagnostic]) -> list[Suppression]:
         allow = _ALLOW.fullmatch(text)
         if allow is None:
             help = "write it as in `# policy: allow P307 why it is right here`"
-            problems.append(_problem("P902", "this suppression cannot be read", span, "expected `allow`, a code and a reason", help))
+            problems.append(
+                _problem("P902", "this suppression cannot be read", span, "expected `allow`, a code and a reason", help)
+            )
         elif source.text[source.line_start(span.start) : span.start].strip():
-            problems.append(_problem("P902", "a suppression stands on a line of its own", span, "behind a statement", "move it above the statement"))  # fmt: skip
+            problems.append(
+                _problem(
+                    "P902",
+                    "a suppression stands on a line of its own",
+                    span,
+                    "behind a statement",
+                    "move it above the statement",
+                )
+            )
         elif not allow[2]:
-            problems.append(_problem("P901", "a suppression needs a reason", span, "no reason given", f"say why {allow[1]} is right here"))  # fmt: skip
+            problems.append(
+                _problem(
+                    "P901", "a suppression needs a reason", span, "no reason given", f"say why {allow[1]} is right here"
+                )
+            )
         else:
             found.append(Suppression(allow[1], span, _below(unit, source, span.end)))
     return found

@@ -41,7 +41,8 @@ class Rule(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A state's ``actions`` map a terminal to ``s + 1`` (shift to state ``s``) or ``-(r + 1)`` (reduce by rule ``r``)."""
+    """A state's ``actions`` map a terminal to ``s + 1`` (shift to state ``s``) or ``-(r + 1)`` (reduce by rule ``r``);
+    its ``gotos`` map a rule's name to the state after it."""
 
     actions: list[dict[str, int]]
     gotos: list[dict[str, int]]
@@ -90,7 +91,7 @@ def build(grammar: str) -> Tables:
     from lark import Lark
 
     lark = Lark(grammar, parser="lalr", maybe_placeholders=True)
-    table = lark.parser.parser._parse_table  # type: ignore[union-attr]
+    table = lark.parser.parser._parse_table
     numbers = {rule: number for number, rule in enumerate(lark.rules)}
     names = {rule.origin.name for rule in lark.rules}
     actions: list[dict[str, int]] = [{} for _ in table.states]

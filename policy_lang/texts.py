@@ -42,7 +42,13 @@ def unescape(text: Text, report: Report) -> str:
 
 def _wrong_escape(match: re.Match[str], span: Span, report: Report) -> None:
     if match[1] is not None:
-        report.error("P110", f"`{match.group()}` is no character", span, "no such code point", help="the last one is `\\u{10FFFF}`")
+        report.error(
+            "P110",
+            f"`{match.group()}` is no character",
+            span,
+            "no such code point",
+            help="the last one is `\\u{10FFFF}`",
+        )
         return
     label = "unknown escape"
     if match[2] == "u":
@@ -53,7 +59,7 @@ def _wrong_escape(match: re.Match[str], span: Span, report: Report) -> None:
         f"`{match.group()}` is not an escape",
         span,
         label,
-        help=f"known are `\\\"`, `\\\\`, `\\n`, `\\t` and `\\u{{…}}`; a backslash itself is `\\\\`",
+        help='known are `\\"`, `\\\\`, `\\n`, `\\t` and `\\u{…}`; a backslash itself is `\\\\`',
         fix=(Edit(Span(span.source, span.start, span.start), "\\"),),
     )
 

@@ -6,51 +6,68 @@ invent something holds a ``Missing``, a statement it could not understand is a `
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias, dataclass_transform
 
 from policy_lang.source import Span
+
+
+@dataclass_transform()
+class _Record:
+    """A class with fields. Not a dataclass: making sixty of those would take longer than checking a file."""
+
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__annotations__ if "__annotations__" in vars(cls) else ()
+        cls.fields = (*cls.fields, *own)
+
+    def __init__(self, *values: Any) -> None:
+        self.__dict__.update(zip(self.fields, values, strict=True))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self.fields[1:])
+        return f"{type(self).__name__}({inner})"
+
+
+class Node(_Record):
+    """One record of the tree: its span, then its parts in the order of the grammar."""
+
+    span: Span
+
 
 # ---- words
 
 
-class Name(NamedTuple):
-    span: Span
+class Name(Node):
     text: str
 
 
-class Text(NamedTuple):
+class Text(Node):
     """A string as written, quotes and escapes included."""
 
-    span: Span
     raw: str
 
 
-class Number(NamedTuple):
+class Number(Node):
     """Any quantity as written, right or wrong."""
 
-    span: Span
     text: str
 
 
-class Unlimited(NamedTuple):
-    span: Span
+class Unlimited(Node):
+    pass
 
 
-class Star(NamedTuple):
-    span: Span
+class Star(Node):
+    pass
 
 
-class Missing(NamedTuple):
+class Missing(Node):
     """Stands where a word was expected and not found. Reported already."""
 
-    span: Span
 
-
-class Broken(NamedTuple):
+class Broken(Node):
     """A statement or line that could not be understood. Reported already."""
-
-    span: Span
 
 
 Word: TypeAlias = Name | Missing
@@ -62,30 +79,25 @@ Quoted: TypeAlias = Text | Missing
 # ---- statements about files and names
 
 
-class Header(NamedTuple):
-    span: Span
+class Header(Node):
     name: Quoted
     lang: Number | Missing
 
 
-class Extends(NamedTuple):
-    span: Span
+class Extends(Node):
     path: Quoted
 
 
-class Import(NamedTuple):
-    span: Span
+class Import(Node):
     path: Quoted
 
 
-class Param(NamedTuple):
-    span: Span
+class Param(Node):
     name: Word
     value: Constant
 
 
-class Let(NamedTuple):
-    span: Span
+class Let(Node):
     name: Word
     value: Constant
 
@@ -93,58 +105,49 @@ class Let(NamedTuple):
 # ---- steps of a ladder
 
 
-class Stop(NamedTuple):
-    span: Span
+class Stop(Node):
+    pass
 
 
-class Finalize(NamedTuple):
-    span: Span
+class Finalize(Node):
     text: Phrase | None
 
 
-class FinalizeUsing(NamedTuple):
-    span: Span
+class FinalizeUsing(Node):
     resolver: Word
 
 
-class Extend(NamedTuple):
-    span: Span
+class Extend(Node):
     by: Value
 
 
-class Every(NamedTuple):
-    span: Span
+class Every(Node):
     low: Value
     dots: Name
     high: Value
     jitter: Name | None
 
 
-class Retry(NamedTuple):
-    span: Span
+class Retry(Node):
     count: Value
     every: Every | None
 
 
-class Fallback(NamedTuple):
-    span: Span
+class Fallback(Node):
     clients: tuple[Phrase, ...]
     lasting: Value | None
 
 
-class Reply(NamedTuple):
-    span: Span
+class Reply(Node):
     count: Value
 
 
-class Ask(NamedTuple):
-    span: Span
+class Ask(Node):
     up_to: Value | None
     times: Value | None
 
 
-class Consult(NamedTuple):
-    span: Span
+class Consult(Node):
     name: Word
 
 
@@ -153,36 +156,32 @@ Step: TypeAlias = Stop | Finalize | FinalizeUsing | Extend | Retry | Fallback | 
 # ---- limits
 
 
-class Per(NamedTuple):
-    span: Span
+class Per(Node):
     scope: Word
 
 
-class Reserve(NamedTuple):
-    span: Span
+class Reserve(Node):
     value: Value
 
 
-class Counting(NamedTuple):
-    span: Span
+class Counting(Node):
     what: Word
 
 
-class Atomic(NamedTuple):
-    span: Span
+class Atomic(Node):
+    pass
 
 
-class Partial(NamedTuple):
-    span: Span
+class Partial(Node):
+    pass
 
 
 Option: TypeAlias = Per | Reserve | Counting | Atomic | Partial
 
 
-class Setting(NamedTuple):
+class Setting(Node):
     """A line of ``limits``, ``agents`` or ``agent``."""
 
-    span: Span
     modifier: Name | None
     resource: Word
     value: Value
@@ -190,63 +189,54 @@ class Setting(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class Limits(NamedTuple):
-    span: Span
+class Limits(Node):
     lines: tuple[Setting | Broken, ...]
 
 
 # ---- the final call, thresholds, failures
 
 
-class Prefer(NamedTuple):
-    span: Span
+class Prefer(Node):
     names: tuple[Word, ...]
 
 
-class Mode(NamedTuple):
-    span: Span
+class Mode(Node):
     name: Word
     text: Phrase | None
 
 
-class ModeUsing(NamedTuple):
-    span: Span
+class ModeUsing(Node):
     name: Word
     resolver: Word
 
 
-class FinalTools(NamedTuple):
-    span: Span
+class FinalTools(Node):
     how: Word
 
 
-class EmptyStop(NamedTuple):
-    span: Span
+class EmptyStop(Node):
+    pass
 
 
-class EmptyRetry(NamedTuple):
-    span: Span
+class EmptyRetry(Node):
     count: Value
 
 
 FinalLine: TypeAlias = Prefer | Mode | ModeUsing | FinalTools | EmptyStop | EmptyRetry
 
 
-class Finalization(NamedTuple):
-    span: Span
+class Finalization(Node):
     lines: tuple[FinalLine | Broken, ...]
 
 
-class Threshold(NamedTuple):
-    span: Span
+class Threshold(Node):
     percent: Value
     resource: Word
     action: Word
     text: Phrase | None
 
 
-class On(NamedTuple):
-    span: Span
+class On(Node):
     what: Word
     reasons: tuple[Name | Star | Missing, ...] | None
     steps: tuple[Step, ...]
@@ -255,86 +245,73 @@ class On(NamedTuple):
 # ---- breakers and tools
 
 
-class Trip(NamedTuple):
-    span: Span
+class Trip(Node):
     detector: Word
     value: Value
     of: Value | None
 
 
-class ResetNever(NamedTuple):
-    span: Span
+class ResetNever(Node):
+    pass
 
 
-class ResetAfter(NamedTuple):
-    span: Span
+class ResetAfter(Node):
     after: Value
     probe: Value | None
 
 
-class WhenOpen(NamedTuple):
-    span: Span
+class WhenOpen(Node):
     action: Word
     text: Phrase | None
 
 
-class WhenOpenEnding(NamedTuple):
-    span: Span
+class WhenOpenEnding(Node):
     step: Step
 
 
-class Count(NamedTuple):
-    span: Span
+class Count(Node):
     what: Word
     verdict: Word
 
 
-class Keyed(NamedTuple):
-    span: Span
+class Keyed(Node):
     by: Word
 
 
-class Apply(NamedTuple):
-    span: Span
+class Apply(Node):
     when: Word
 
 
 BreakerLine: TypeAlias = Trip | ResetNever | ResetAfter | WhenOpen | WhenOpenEnding | Count | Keyed | Apply
 
 
-class Breaker(NamedTuple):
-    span: Span
+class Breaker(Node):
     glob: Quoted
     lines: tuple[BreakerLine | Broken, ...]
 
 
-class Allow(NamedTuple):
-    span: Span
+class Allow(Node):
+    pass
 
 
-class Deny(NamedTuple):
-    span: Span
+class Deny(Node):
     text: Phrase | None
 
 
-class AskFirst(NamedTuple):
-    span: Span
+class AskFirst(Node):
     within: Value | None
 
 
-class ToolLimit(NamedTuple):
-    span: Span
+class ToolLimit(Node):
     count: Value
     text: Phrase | None
 
 
-class Timeout(NamedTuple):
-    span: Span
+class Timeout(Node):
     after: Value
 
 
-class ToolRetry(NamedTuple):
-    span: Span
+class ToolRetry(Node):
     count: Value
     every: Every | None
 
@@ -342,8 +319,7 @@ class ToolRetry(NamedTuple):
 Clause: TypeAlias = Allow | Deny | AskFirst | ToolLimit | Timeout | ToolRetry
 
 
-class Tool(NamedTuple):
-    span: Span
+class Tool(Node):
     glob: Quoted
     clauses: tuple[Clause, ...]
 
@@ -351,29 +327,24 @@ class Tool(NamedTuple):
 # ---- trees and money
 
 
-class Share(NamedTuple):
-    span: Span
+class Share(Node):
     names: tuple[Word, ...]
 
 
-class Carve(NamedTuple):
-    span: Span
+class Carve(Node):
     names: tuple[Word, ...]
 
 
-class Agents(NamedTuple):
-    span: Span
+class Agents(Node):
     lines: tuple[Setting | Share | Carve | Broken, ...]
 
 
-class Agent(NamedTuple):
-    span: Span
+class Agent(Node):
     name: Quoted
     lines: tuple[Setting | Threshold | On | Tool | Broken, ...]
 
 
-class Price(NamedTuple):
-    span: Span
+class Price(Node):
     model: Quoted
     input: Value
     cached: Value | None
@@ -381,52 +352,44 @@ class Price(NamedTuple):
     per: Value
 
 
-class Prices(NamedTuple):
-    span: Span
+class Prices(Node):
     lines: tuple[Price | Broken, ...]
 
 
 # ---- tests and claims
 
 
-class Act(NamedTuple):
+class Act(Node):
     """An event, a decision, a fact or a claim: its grammar name and its parts in the order written."""
 
-    span: Span
     kind: str
     parts: tuple[Any, ...]
 
 
-class Counter(NamedTuple):
-    span: Span
+class Counter(Node):
     resource: Word
     value: Value
 
 
-class Given(NamedTuple):
-    span: Span
+class Given(Node):
     counters: tuple[Counter, ...]
 
 
-class When(NamedTuple):
-    span: Span
+class When(Node):
     event: Act
     times: Value | None
 
 
-class Expect(NamedTuple):
-    span: Span
+class Expect(Node):
     decision: Act
 
 
-class Test(NamedTuple):
-    span: Span
+class Test(Node):
     name: Quoted
     lines: tuple[Given | When | Expect | Broken, ...]
 
 
-class Verify(NamedTuple):
-    span: Span
+class Verify(Node):
     name: Quoted
     claim: Act
 
@@ -452,115 +415,5 @@ Statement: TypeAlias = (
 )
 
 
-class File(NamedTuple):
-    span: Span
+class File(Node):
     statements: tuple[Statement, ...]
-
-
-# ---- from grammar rules to records
-
-
-def _list(_span: Span, *children: Any) -> tuple[Any, ...]:
-    return children
-
-
-def _same(_span: Span, child: Any) -> Any:
-    return child
-
-
-def _lines(node: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda span, *lines: node(span, lines)
-
-
-def _named_lines(node: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda span, name, *lines: node(span, name, lines)
-
-
-def _act(kind: str) -> Callable[..., Act]:
-    return lambda span, *parts: Act(span, kind, parts)
-
-
-BUILD: dict[str, Callable[..., Any]] = {
-    "start": _lines(File),
-    "header": Header,
-    "extends": Extends,
-    "import_": Import,
-    "param": Param,
-    "let": Let,
-    "limits": _lines(Limits),
-    "setting": Setting,
-    "modifier": _same,
-    "options": _list,
-    "ladder": _list,
-    "steps": _list,
-    "per": Per,
-    "reserve": Reserve,
-    "counting": Counting,
-    "atomic": Atomic,
-    "partial": Partial,
-    "stop": Stop,
-    "finalize": Finalize,
-    "finalize_using": FinalizeUsing,
-    "extend": Extend,
-    "retry": Retry,
-    "every": Every,
-    "jitter": _same,
-    "fallback": Fallback,
-    "clients": lambda _span, *parts: parts[::2],
-    "reply": Reply,
-    "ask": Ask,
-    "consult": Consult,
-    "finalization": _lines(Finalization),
-    "prefer": _lines(Prefer),
-    "mode": Mode,
-    "mode_using": ModeUsing,
-    "tools": FinalTools,
-    "empty_stop": EmptyStop,
-    "empty_retry": EmptyRetry,
-    "threshold": Threshold,
-    "on": On,
-    "reasons": _list,
-    "breaker": _named_lines(Breaker),
-    "trip": Trip,
-    "reset_never": ResetNever,
-    "reset_after": ResetAfter,
-    "when_open": WhenOpen,
-    "when_open_ending": WhenOpenEnding,
-    "count": Count,
-    "keyed": Keyed,
-    "apply": Apply,
-    "tool": _named_lines(Tool),
-    "allow": Allow,
-    "deny": Deny,
-    "ask_first": AskFirst,
-    "tool_limit": ToolLimit,
-    "timeout": Timeout,
-    "tool_retry": ToolRetry,
-    "agents": _lines(Agents),
-    "share": _lines(Share),
-    "carve": _lines(Carve),
-    "agent": _named_lines(Agent),
-    "prices": _lines(Prices),
-    "price": Price,
-    "test": _named_lines(Test),
-    "given": _lines(Given),
-    "counter": Counter,
-    "when": When,
-    "expect": Expect,
-    "verify": Verify,
-    "comparison": _same,
-    "negated": _same,
-    "word": _same,
-    "broken": _same,
-}
-"""How to build the node of each grammar rule (or alias): called with the span and the children."""
-
-BUILD.update(
-    (kind, _act(kind))
-    for kind in (
-        "when_call when_answers when_asks when_fails when_tool when_spawn when_child_ends when_approved when_refused "
-        "when_extended when_cancelled when_passes asked used expect_call expect_final expect_stop expect_run expect_skip "
-        "expect_ask expect_retry expect_fallback expect_spawn expect_queue expect_refuse expect_warn expect_done "
-        "expect_count always at_most never_after ends_within all_of any_of compare fact_is"
-    ).split()
-)

@@ -1,4 +1,4 @@
-"""``policy check``: every finding of policy files, exit 0 if there is none, 1 if there are, 2 if a file cannot be read."""
+"""``policy check``: every finding of policy files. Exit 0 if there is none, 1 if there are, 2 for unreadable files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ _UNREADABLE = {"P401", "P402", "P403", "P404"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a policy file, or a directory to search for *.policy")
     parser.add_argument("--format", choices=("full", "concise", "json"), default="full", help="how findings are shown")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param")
-    parser.add_argument("--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param"
+    )
+    parser.add_argument(
+        "--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)"
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:

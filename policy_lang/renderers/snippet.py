@@ -93,7 +93,9 @@ def snippet(finding: Diagnostic, paint: Paint = plain) -> list[str]:
         if source is not sources[0]:
             out.append(paint(f"{' ' * gutter} |", "frame"))
         out.append(f"{' ' * gutter}{paint(arrow, 'frame')} {name}:{line}:{column}")
-        out += _lines(source, [label for label in labels if label.span.source is source], finding.primary, gutter, paint)
+        out += _lines(
+            source, [label for label in labels if label.span.source is source], finding.primary, gutter, paint
+        )
     return out
 
 
@@ -148,7 +150,7 @@ def _cropped(text: str, width: int, marks: list[_Mark]) -> tuple[str, list[_Mark
 
 def _mark_rows(marks: list[_Mark], paint: Paint) -> list[str]:
     """Marks on one row with the last one's text behind it; the others' texts below, hung on bars."""
-    if any(a.end > b.start for a, b in zip(marks, marks[1:], strict=False)):
+    if any(marks[at].end > marks[at + 1].start for at in range(len(marks) - 1)):
         return [row for mark in marks for row in _mark_rows([mark], paint)]
     row, at = "", 0
     for mark in marks:

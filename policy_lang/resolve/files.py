@@ -87,7 +87,14 @@ class Loader:
         stack = (*stack, unit)
         bases = [s for s in unit.file.statements if isinstance(s, tree.Extends)]
         for again in bases[1:]:
-            self.report.error("P210", "a policy extends one file only", again.span, "a second base", Label(bases[0].span, "the first"), help="`import` brings in tools and texts of other files")  # fmt: skip
+            self.report.error(
+                "P210",
+                "a policy extends one file only",
+                again.span,
+                "a second base",
+                Label(bases[0].span, "the first"),
+                help="`import` brings in tools and texts of other files",
+            )
         if bases and imported is None:
             unit.base = self._ask(unit, bases[0].path, stack, imported=False)
         for statement in unit.file.statements:
@@ -130,7 +137,13 @@ class Loader:
             self.report.error("P406", f"these files ask for each other: {text}", word.span, "closes the circle")
             return None
         if len(stack) >= MAX_DEPTH:
-            self.report.error("P407", f"more than {MAX_DEPTH} files in a chain", word.span, f"file number {len(stack) + 1}", help="merge some of them")  # fmt: skip
+            self.report.error(
+                "P407",
+                f"more than {MAX_DEPTH} files in a chain",
+                word.span,
+                f"file number {len(stack) + 1}",
+                help="merge some of them",
+            )
             return None
         done = self._done.get(path)
         if done is None:
@@ -146,7 +159,13 @@ class Loader:
     def _confined(self, unit: Unit, asked: str, span: Span) -> str | None:
         """The real path of a file asked for, or ``None`` and a finding if it lies outside of the root."""
         if self.root is None:
-            self.report.error("P405", "a policy given as text has no directory of its own", span, "relative to nothing", help="pass `root`, the directory its paths start from")  # fmt: skip
+            self.report.error(
+                "P405",
+                "a policy given as text has no directory of its own",
+                span,
+                "relative to nothing",
+                help="pass `root`, the directory its paths start from",
+            )
             return None
         if not asked:
             self.report.error("P401", "this path is empty", span, "expected a file")

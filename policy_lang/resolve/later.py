@@ -46,7 +46,13 @@ def head(statement: tree.Statement, words: int = 1) -> Span:
 def check_failure(line: tree.On, values: Values) -> None:
     """``on llm_failure REASONS STEPS``."""
     if line.reasons is None:
-        values.report.error("P101", "`on llm_failure` needs a reason", line.what.span, "expected a reason behind it", help="`*` is every reason")
+        values.report.error(
+            "P101",
+            "`on llm_failure` needs a reason",
+            line.what.span,
+            "expected a reason behind it",
+            help="`*` is every reason",
+        )
     for reason in line.reasons or ():
         if not isinstance(reason, tree.Star):
             values.word(reason, tuple(REASONS), "reason")
@@ -58,12 +64,19 @@ def check_failure(line: tree.On, values: Values) -> None:
 def _failure_step(step: tree.Step, values: Values) -> None:
     if not isinstance(step, _FAILURE_STEPS):
         word = step.span.text.split(None, 1)[0]
-        values.report.error("P208", f"`{word}` is no step for a failed call", step.span, "expected `retry`, `fallback`, `finalize` or `stop`")  # fmt: skip
+        values.report.error(
+            "P208",
+            f"`{word}` is no step for a failed call",
+            step.span,
+            "expected `retry`, `fallback`, `finalize` or `stop`",
+        )
     elif isinstance(step, tree.Retry):
         check_retry(step.count, step.every, values)
     elif isinstance(step, tree.Finalize):
         finalize_text(step, values)
-    elif isinstance(step, tree.Fallback) and not (isinstance(step.lasting, tree.Name) and step.lasting.text in ("run", "call")):
+    elif isinstance(step, tree.Fallback) and not (
+        isinstance(step.lasting, tree.Name) and step.lasting.text in ("run", "call")
+    ):
         values.amount(step.lasting, Use("`for`", DURATION, least=1, zero="write `for call`"))
 
 
@@ -101,15 +114,29 @@ def _check_trip(line: tree.Trip, values: Values) -> None:
     first = values.amount(line.value, Use(f"`{detector}`", dimension, line.detector.span, least=1))
     window = values.amount(line.of, Use("`of`", COUNT, least=1))
     if windowed and line.of is None:
-        values.report.error("P101", f"`{detector}` needs a window", line.span, "expected `of` and a count behind it", help=f"write it as in `trip {line.span.text.split(None, 1)[1]} of 10`")  # fmt: skip
+        values.report.error(
+            "P101",
+            f"`{detector}` needs a window",
+            line.span,
+            "expected `of` and a count behind it",
+            help=f"write it as in `trip {line.span.text.split(None, 1)[1]} of 10`",
+        )
     if not windowed and line.of is not None:
-        values.report.error("P209", f"`{detector}` takes no window", line.of.span, "has no meaning here", help="remove it")
+        values.report.error(
+            "P209", f"`{detector}` takes no window", line.of.span, "has no meaning here", help="remove it"
+        )
     size = window if windowed else first
     if size and size.value is not None and size.value > MAX_WINDOW:
         values.report.error("P207", f"a breaker looks back {MAX_WINDOW} calls at most", size.span, "larger than that")
     elif detector == "alternating" and first and first.value is not None and (first.value < 4 or first.value % 2):
         better = max(4, first.value + first.value % 2)
-        values.report.error("P303", "an alternating window is even and at least 4", first.span, "can never be A-B-A-B", help=f"write `{better}`")  # fmt: skip
+        values.report.error(
+            "P303",
+            "an alternating window is even and at least 4",
+            first.span,
+            "can never be A-B-A-B",
+            help=f"write `{better}`",
+        )
 
 
 # ---- trees

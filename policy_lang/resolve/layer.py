@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 from engine.core.vocabulary import LANG
@@ -12,7 +14,15 @@ from policy_lang.report import Report
 from policy_lang.resolve.files import Unit
 from policy_lang.resolve.later import check_agent, check_agents, check_breaker, check_failure
 from policy_lang.resolve.limits import LimitLine, limit_line
-from policy_lang.resolve.statements import FinalLine, ThresholdLine, finalization, on_unknown_tool, price, threshold, tool
+from policy_lang.resolve.statements import (
+    FinalLine,
+    ThresholdLine,
+    finalization,
+    on_unknown_tool,
+    price,
+    threshold,
+    tool,
+)
 from policy_lang.resolve.values import Values
 from policy_lang.source import Span
 
@@ -46,22 +56,46 @@ class Layer:
             return
         header = headers[0]
         for again in headers[1:]:
-            self.report.error("P210", "a file has one `policy` line", again.span, "again", Label(header.span, "first here"), help="one policy a file")  # fmt: skip
+            self.report.error(
+                "P210",
+                "a file has one `policy` line",
+                again.span,
+                "again",
+                Label(header.span, "first here"),
+                help="one policy a file",
+            )
         if statements[0] is not header and not isinstance(statements[0], tree.Broken):
-            self.report.error("P111", "the `policy` line must come first", header.span, "", Label(_first_word(statements[0]), "stands before it"), help="move it to the top of the file")  # fmt: skip
+            self.report.error(
+                "P111",
+                "the `policy` line must come first",
+                header.span,
+                "",
+                Label(_first_word(statements[0]), "stands before it"),
+                help="move it to the top of the file",
+            )
         self.name = self.values.plain(header.name, "the name of a policy", "give it a name people know it by")
         if isinstance(header.lang, tree.Number) and header.lang.text != str(LANG):
-            self.report.error("P112", f"this version reads `lang {LANG}` only", header.lang.span, f"expected `{LANG}`", help=f"write `lang {LANG}`", fix=(Edit(header.lang.span, str(LANG)),))  # fmt: skip
+            self.report.error(
+                "P112",
+                f"this version reads `lang {LANG}` only",
+                header.lang.span,
+                f"expected `{LANG}`",
+                help=f"write `lang {LANG}`",
+                fix=(Edit(header.lang.span, str(LANG)),),
+            )
 
     def _no_header(self) -> None:
         source = self.unit.source
         statements = self.unit.file.statements
         at = _first_word(statements[0]) if statements else Span(source, 0, 0)
         message = "this file has no `policy` line" if statements else "this file contains no policy"
-        name = source.name.rsplit("/", 1)[-1].removesuffix(".policy")
-        line = f'policy "{name if name.isprintable() and chr(34) not in name and chr(92) not in name else "name"}" lang {LANG}'
+        name = os.path.basename(source.name).removesuffix(".policy")
+        name = name if re.fullmatch(r"[\w.-]+", name) else "name"
+        line = f'policy "{name}" lang {LANG}'
         fix = (Edit(Span(source, at.start, at.start), f"{line}\n"),)
-        self.report.error("P111", message, at, "expected before this" if statements else "", help=f"begin with `{line}`", fix=fix)
+        self.report.error(
+            "P111", message, at, "expected before this" if statements else "", help=f"begin with `{line}`", fix=fix
+        )
 
     # ---- statements
 
@@ -101,12 +135,25 @@ class Layer:
             return
         both = {isinstance(first.node, tree.On), isinstance(limit.node, tree.On)} == {True, False}
         message = f"`{limit.title}` is limited twice"
-        help = "`on unknown_tool reply N` is this limit in other words: keep one" if both else "keep one; scopes differ by `per`"
-        self.report.error("P210", message, limit.resource_span, "again", Label(first.resource_span, "first here"), help=help)
+        help = (
+            "`on unknown_tool reply N` is this limit in other words: keep one"
+            if both
+            else "keep one; scopes differ by `per`"
+        )
+        self.report.error(
+            "P210", message, limit.resource_span, "again", Label(first.resource_span, "first here"), help=help
+        )
 
     def _finalization(self, block: tree.Finalization) -> None:
         if self.final_span is not None:
-            self.report.error("P210", "`finalization` is written twice", _first_word(block), "again", Label(self.final_span, "first here"), help="write all its lines in one block")  # fmt: skip
+            self.report.error(
+                "P210",
+                "`finalization` is written twice",
+                _first_word(block),
+                "again",
+                Label(self.final_span, "first here"),
+                help="write all its lines in one block",
+            )
             return
         self.final_span = _first_word(block)
         self.final = finalization(block, self.values)
@@ -122,7 +169,14 @@ class Layer:
     def _price(self, rate: dict[str, Any], row: tree.Price) -> None:
         first = next((known for data, known in self.prices if data["model"] == rate["model"]), None)
         if first is not None:
-            self.report.error("P210", f"`{rate['model']}` is priced twice", row.model.span, "again", Label(first.model.span, "first here"), help="keep one")  # fmt: skip
+            self.report.error(
+                "P210",
+                f"`{rate['model']}` is priced twice",
+                row.model.span,
+                "again",
+                Label(first.model.span, "first here"),
+                help="keep one",
+            )
             return
         self.prices.append((rate, row))
 

@@ -98,13 +98,28 @@ def _resource(word: tree.Word, report: Report) -> Resource | None:
     if found:
         return found
     if word.text in TREE_RESOURCES:
-        report.error("P106", f"`{word.text}` is limited in `agents`", word.span, "not here", help="write it in an `agents` block")
+        report.error(
+            "P106", f"`{word.text}` is limited in `agents`", word.span, "not here", help="write it in an `agents` block"
+        )
         return None
     near = nearest(word.text, RESOURCES)
     if near:
-        report.error("P201", f"unknown resource `{word.text}`", word.span, "cannot be limited", help=f"did you mean `{near}`?", fix=(Edit(word.span, near),))  # fmt: skip
+        report.error(
+            "P201",
+            f"unknown resource `{word.text}`",
+            word.span,
+            "cannot be limited",
+            help=f"did you mean `{near}`?",
+            fix=(Edit(word.span, near),),
+        )
     else:
-        report.error("P201", f"unknown resource `{word.text}`", word.span, "cannot be limited", help=f"known: {quoted(RESOURCES, 'and')}")  # fmt: skip
+        report.error(
+            "P201",
+            f"unknown resource `{word.text}`",
+            word.span,
+            "cannot be limited",
+            help=f"known: {quoted(RESOURCES, 'and')}",
+        )
     return None
 
 
@@ -131,9 +146,18 @@ class _Options:
         self.resource = resource
         seen: dict[str, tree.Option] = {}
         for option in line.options:
-            kind = "atomic or partial" if isinstance(option, tree.Atomic | tree.Partial) else type(option).__name__.lower()
+            kind = (
+                "atomic or partial" if isinstance(option, tree.Atomic | tree.Partial) else type(option).__name__.lower()
+            )
             if kind in seen:
-                self.report.error("P210", f"`{kind}` is written twice", option.span, "again", Label(seen[kind].span, "first here"), help="keep one")  # fmt: skip
+                self.report.error(
+                    "P210",
+                    f"`{kind}` is written twice",
+                    option.span,
+                    "again",
+                    Label(seen[kind].span, "first here"),
+                    help="keep one",
+                )
                 continue
             seen[kind] = option
             self._take(option)
@@ -148,26 +172,45 @@ class _Options:
             self.report.unsupported(option.span, "`counting approvals`")
         elif self.resource.name != "tool_calls":
             word = option.span.text
-            self.report.error("P209", f"`{word}` is for `tool_calls` only", option.span, "has no meaning here", help="remove it")
+            self.report.error(
+                "P209", f"`{word}` is for `tool_calls` only", option.span, "has no meaning here", help="remove it"
+            )
         else:
             self.atomic = isinstance(option, tree.Atomic)
 
     def _take_scope(self, option: tree.Per) -> None:
         possible = self.resource.scopes
         if not possible:
-            self.report.error("P209", f"`{self.resource.name}` has no scope", option.span, "it is measured for each attempt", help="remove it")  # fmt: skip
+            self.report.error(
+                "P209",
+                f"`{self.resource.name}` has no scope",
+                option.span,
+                "it is measured for each attempt",
+                help="remove it",
+            )
             return
         known = ("run", "thread", "subtree", "node")
         scope = self.values.word(option.scope, known, "scope")
         if scope is not None and scope not in possible:
-            self.report.error("P209", f"`{self.resource.name}` cannot be limited per {scope}", option.span, f"expected {quoted([f'per {p}' for p in possible])}")  # fmt: skip
+            self.report.error(
+                "P209",
+                f"`{self.resource.name}` cannot be limited per {scope}",
+                option.span,
+                f"expected {quoted([f'per {p}' for p in possible])}",
+            )
         elif scope is not None:
             self.scope = scope
 
     def _take_reserve(self, option: tree.Reserve) -> None:
         if not self.resource.reservable:
-            help = "a counted resource needs none: the last one is the final call's" if self.resource.name == "llm_calls" else "remove it"  # fmt: skip
-            self.report.error("P209", f"`{self.resource.name}` takes no reserve", option.span, "has no meaning here", help=help)
+            help = (
+                "a counted resource needs none: the last one is the final call's"
+                if self.resource.name == "llm_calls"
+                else "remove it"
+            )
+            self.report.error(
+                "P209", f"`{self.resource.name}` takes no reserve", option.span, "has no meaning here", help=help
+            )
             return
         use = Use("`reserve`", DIMENSIONS[self.resource.unit], None, least=1, zero="leave the reserve out")
         self.reserve = self.values.amount(option.value, use)
@@ -177,9 +220,21 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
     """How quantity, reserve and ladder of one line go together."""
     most, reserve = line.value, options.reserve
     if reserve and most.value is not None and reserve.value is not None and reserve.value > most.value:
-        report.error("P207", f"the reserve is larger than the limit of `{resource.name}`", reserve.span, "more than there is", Label(most.span, "the limit"))  # fmt: skip
+        report.error(
+            "P207",
+            f"the reserve is larger than the limit of `{resource.name}`",
+            reserve.span,
+            "more than there is",
+            Label(most.span, "the limit"),
+        )
     if most.value == 0 and resource.name == "attempt_wall":
-        report.error("P207", "`attempt_wall` cannot be zero", most.span, "every attempt would fail at once", help="write the longest time one attempt may take")  # fmt: skip
+        report.error(
+            "P207",
+            "`attempt_wall` cannot be zero",
+            most.span,
+            "every attempt would fail at once",
+            help="write the longest time one attempt may take",
+        )
     needs = resource.reservable and most.value is not None and not (options.reserve or _tried_reserve(line))
     if needs and line.finalizes and isinstance(line.node, tree.Setting):
         step = next(s for s in line.node.steps if isinstance(s, tree.Finalize | tree.FinalizeUsing))
@@ -207,7 +262,13 @@ def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values
     ended: tree.Step | None = None
     extended: tree.Extend | None = None
     if steps and resource.name == "attempt_wall":
-        values.report.error("P208", "`attempt_wall` has no ladder", steps[0].span, "an attempt that takes longer has failed with `timeout`", help="`on llm_failure timeout` says what follows")  # fmt: skip
+        values.report.error(
+            "P208",
+            "`attempt_wall` has no ladder",
+            steps[0].span,
+            "an attempt that takes longer has failed with `timeout`",
+            help="`on llm_failure timeout` says what follows",
+        )
         return made
     for step in steps:
         if ended is not None:
@@ -239,8 +300,10 @@ def _step(step: tree.Step, values: Values) -> list[dict[str, Any]]:
     if isinstance(step, tree.Consult):
         values.report.unsupported(step.span, "`consult`")
         return []
-    word, help = _OUT_OF_PLACE[type(step)]  # type: ignore[index]
-    values.report.error("P208", f"`{word}` is no step of a limit", step.span, "expected `stop`, `finalize` or `extend`", help=help)
+    word, help = _OUT_OF_PLACE[type(step)]
+    values.report.error(
+        "P208", f"`{word}` is no step of a limit", step.span, "expected `stop`, `finalize` or `extend`", help=help
+    )
     return []
 
 
@@ -249,12 +312,21 @@ def finalize_text(step: tree.Finalize, values: Values) -> str | None:
     text = values.text(step.text, "`finalize`")
     if text is not None and not text.strip() and step.text is not None:
         gap = Span(step.span.source, step.span.start + len("finalize"), step.span.end)
-        values.report.error("P311", "the instruction of this `finalize` is empty", step.text.span, "nothing to tell the model", help="write `finalize` alone for the default instruction", fix=(Edit(gap, ""),))  # fmt: skip
+        values.report.error(
+            "P311",
+            "the instruction of this `finalize` is empty",
+            step.text.span,
+            "nothing to tell the model",
+            help="write `finalize` alone for the default instruction",
+            fix=(Edit(gap, ""),),
+        )
         return None
     return text
 
 
-def _extend(step: tree.Extend, first: tree.Extend | None, resource: Resource, place: Span, values: Values) -> list[dict[str, Any]]:  # fmt: skip
+def _extend(
+    step: tree.Extend, first: tree.Extend | None, resource: Resource, place: Span, values: Values
+) -> list[dict[str, Any]]:
     by = values.amount(step.by, Use("`extend`", DIMENSIONS[resource.unit], least=1, zero="leave the step out"))
     if not resource.extendable:
         values.report.error(
@@ -267,7 +339,14 @@ def _extend(step: tree.Extend, first: tree.Extend | None, resource: Resource, pl
         )
         return []
     if first is not None:
-        values.report.error("P210", "a limit is extended once only", step.span, "again", Label(first.span, "first here"), help="write one larger extension")  # fmt: skip
+        values.report.error(
+            "P210",
+            "a limit is extended once only",
+            step.span,
+            "again",
+            Label(first.span, "first here"),
+            help="write one larger extension",
+        )
         return []
     return [{"do": "extend", "by": by.value}] if by else []
 
@@ -281,5 +360,7 @@ def _unreachable(step: tree.Step, ended: tree.Step, report: Report) -> None:
         step.span,
         "never taken",
         Label(ended.span, f"`{word}` ends the ladder"),
-        help="remove it; behind the last step stands `stop` anyway" if same else f"put it before `{word}`, or remove it",
+        help="remove it; behind the last step stands `stop` anyway"
+        if same
+        else f"put it before `{word}`, or remove it",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from engine.core.vocabulary import PREFER_ORDER
+from engine.core.vocabulary import PREFER_ORDER, RESOURCES
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.quantities import text_of
@@ -46,14 +46,29 @@ def _capped_extension(line: LimitLine, report: Report) -> None:
         if data["do"] == "extend" and most is not None and data["by"] > most:
             step = _steps(line, tree.Extend)[0]
             by = step.by.span  # type: ignore[union-attr]
-            shown = text_of(most, DIMENSIONS_OF[line.data["resource"]])
-            report.warn("P305", f"an extension is at most the limit itself: {shown}", by, "capped", Label(line.value.span, "the limit"), help=f"write `extend {shown} once`", fix=(Edit(by, shown),))  # fmt: skip
+            shown = text_of(most, DIMENSIONS[RESOURCES[line.data["resource"]].unit])
+            report.warn(
+                "P305",
+                f"an extension is at most the limit itself: {shown}",
+                by,
+                "capped",
+                Label(line.value.span, "the limit"),
+                help=f"write `extend {shown} once`",
+                fix=(Edit(by, shown),),
+            )
 
 
 def _single_call(calls: LimitLine, report: Report) -> None:
     if calls.data["max"] == 1 and calls.finalizes:
         step = _steps(calls, tree.Finalize, tree.FinalizeUsing)[0]
-        report.warn("P328", "with one model call that is final, the agent can never use a tool", calls.value.span, "the only call", Label(step.span, "made without tools"), help="allow at least 2 calls, or deny the tools")  # fmt: skip
+        report.warn(
+            "P328",
+            "with one model call that is final, the agent can never use a tool",
+            calls.value.span,
+            "the only call",
+            Label(step.span, "made without tools"),
+            help="allow at least 2 calls, or deny the tools",
+        )
 
 
 # ---- calls and rounds
@@ -66,7 +81,11 @@ def _budgets(calls: LimitLine, rounds: LimitLine, merged: Merged, report: Report
         return
     reactive = merged.final["mode"] == "reactive"
     step = _steps(rounds, tree.Finalize, tree.FinalizeUsing)[0]
-    why = (Label(rounds.value.span, f"up to {total} rounds" + ("" if total == rounds.data["max"] else ", extension included")),)
+    why = (
+        Label(
+            rounds.value.span, f"up to {total} rounds" + ("" if total == rounds.data["max"] else ", extension included")
+        ),
+    )
     needed = total + (2 if reactive else 1)
     if calls.finalizes:
         if most - 1 < total:
@@ -80,19 +99,49 @@ def _budgets(calls: LimitLine, rounds: LimitLine, merged: Merged, report: Report
 def _fewer_rounds(calls: LimitLine, why: tuple[Label, ...], most: int, total: int, report: Report) -> None:
     can = max(0, most - 1)
     rounds = "no round" if can == 0 else "1 round" if can == 1 else f"{can} rounds"
-    report.warn("P302", f"the last model call is final, so {rounds} can run instead of {total}", calls.value.span, f"{most} calls, the last without tools", *why, help=f"write `llm_calls {total + 1}` or more for all rounds", fix=_number(calls, total + 1))  # fmt: skip
+    report.warn(
+        "P302",
+        f"the last model call is final, so {rounds} can run instead of {total}",
+        calls.value.span,
+        f"{most} calls, the last without tools",
+        *why,
+        help=f"write `llm_calls {total + 1}` or more for all rounds",
+        fix=_number(calls, total + 1),
+    )
 
 
-def _never_final(calls: LimitLine, step: tree.Step, why: tuple[Label, ...], needed: int, reactive: bool, report: Report) -> None:
-    reason = "each round takes a call, the refused round and the answer one more each" if reactive else "each round takes a call, the final answer one more"
-    report.warn("P301", "this final call can never be made: the model calls run out first", step.span, "never reached", Label(calls.value.span, f"{needed} calls would be needed"), *why, help=f"write `llm_calls {needed}` or more; {reason}", fix=_number(calls, needed))  # fmt: skip
+def _never_final(
+    calls: LimitLine, step: tree.Step, why: tuple[Label, ...], needed: int, reactive: bool, report: Report
+) -> None:
+    reason = (
+        "each round takes a call, the refused round and the answer one more each"
+        if reactive
+        else "each round takes a call, the final answer one more"
+    )
+    report.warn(
+        "P301",
+        "this final call can never be made: the model calls run out first",
+        step.span,
+        "never reached",
+        Label(calls.value.span, f"{needed} calls would be needed"),
+        *why,
+        help=f"write `llm_calls {needed}` or more; {reason}",
+        fix=_number(calls, needed),
+    )
 
 
 def _dead_text(calls: LimitLine, rounds: LimitLine, step: tree.Step, needed: int, report: Report) -> None:
     text = getattr(step, "text", None) or getattr(step, "resolver", None)
     if text is None:
         return
-    report.warn("P332", "this instruction is never sent: the last model call carries that of `llm_calls`", text.span, "never sent", Label(calls.resource_span, "preferred, and reached no later"), help=f"write `llm_calls {needed}` or more, or `prefer tool_iterations over llm_calls`")  # fmt: skip
+    report.warn(
+        "P332",
+        "this instruction is never sent: the last model call carries that of `llm_calls`",
+        text.span,
+        "never sent",
+        Label(calls.resource_span, "preferred, and reached no later"),
+        help=f"write `llm_calls {needed}` or more, or `prefer tool_iterations over llm_calls`",
+    )
 
 
 def _prefers_calls(merged: Merged) -> bool:
@@ -129,7 +178,14 @@ def _idle_thresholds(merged: Merged, report: Report) -> None:
         unlimited = next((m for m in merged.limits if m.data["resource"] == name), None)
         why = (Label(unlimited.value.span, "unlimited here"),) if unlimited else ()
         help = f"limit it, as in `{name} …` in `limits`, or remove the threshold"
-        report.error("P310", f"`{name}` has no limit, so no percentage of it is ever reached", line.node.resource.span, "not limited", *why, help=help)  # fmt: skip
+        report.error(
+            "P310",
+            f"`{name}` has no limit, so no percentage of it is ever reached",
+            line.node.resource.span,
+            "not limited",
+            *why,
+            help=help,
+        )
 
 
 def unused_names(unit: Unit, names: Names, report: Report) -> None:
@@ -148,7 +204,14 @@ def _unused(definition: Definition, report: Report) -> None:
     rest = source.text[span.end : end]
     alone = not rest.strip() and source.line_start(span.start) == span.start
     fix = (Edit(Span(source, span.start, min(end + 1, len(source.text))), ""),) if alone else ()
-    report.warn("P319", f"`{definition.name}` is never used", definition.span, "", help=f"use it, or remove this `{kind}`", fix=fix)
+    report.warn(
+        "P319",
+        f"`{definition.name}` is never used",
+        definition.span,
+        "",
+        help=f"use it, or remove this `{kind}`",
+        fix=fix,
+    )
 
 
 def _mark_tests(unit: Unit, names: Names) -> None:
@@ -158,7 +221,9 @@ def _mark_tests(unit: Unit, names: Names) -> None:
         node = waiting.pop()
         if isinstance(node, tree.Name):
             names.find(node.text)
-        elif isinstance(node, tuple) and not isinstance(node, Span):
+        elif isinstance(node, tree.Node):
+            waiting += node.__dict__.values()
+        elif isinstance(node, tuple):
             waiting += node
 
 
@@ -169,15 +234,3 @@ def _broken(unit: Unit) -> list[Span]:
             if isinstance(node, tree.Broken):
                 spans.append(node.span)
     return spans
-
-
-DIMENSIONS_OF = {}
-
-
-def _fill() -> None:
-    from engine.core.vocabulary import RESOURCES
-
-    DIMENSIONS_OF.update({name: DIMENSIONS[resource.unit] for name, resource in RESOURCES.items()})
-
-
-_fill()

@@ -78,7 +78,14 @@ def _meaning(line: LimitLine) -> dict[str, Any]:
 
 def _locked(line: LimitLine, base: LimitLine, report: Report) -> None:
     message = f"`{line.title}` is locked by a base"
-    report.error("P316", message, line.resource_span, "cannot be changed", Label(_whole(base), "locked here"), help="remove this limit")
+    report.error(
+        "P316",
+        message,
+        line.resource_span,
+        "cannot be changed",
+        Label(_whole(base), "locked here"),
+        help="remove this limit",
+    )
 
 
 def _not_overridden(line: LimitLine, base: LimitLine, report: Report) -> None:
@@ -102,12 +109,24 @@ def _idle_override(line: LimitLine, why: str, base: LimitLine | None, report: Re
         return
     gap = Span(word.span.source, word.span.start, line.resource_span.start)
     labels = (Label(base.value.span, "the base's limit"),) if base else ()
-    report.warn("P315", f"this `override` changes nothing: {why}", word.span, "not needed", *labels, help="remove `override`", fix=(Edit(gap, ""),))  # fmt: skip
+    report.warn(
+        "P315",
+        f"this `override` changes nothing: {why}",
+        word.span,
+        "not needed",
+        *labels,
+        help="remove `override`",
+        fix=(Edit(gap, ""),),
+    )
 
 
 def _whole(line: LimitLine) -> Span:
     """From the modifier to the quantity."""
-    return Span(line.node.span.source, line.node.span.start, max(line.resource_span.end, min(line.value.span.end, line.node.span.end)))
+    return Span(
+        line.node.span.source,
+        line.node.span.start,
+        max(line.resource_span.end, min(line.value.span.end, line.node.span.end)),
+    )
 
 
 # ---- the rest
@@ -137,7 +156,14 @@ def _thresholds(layers: list[Layer], report: Report) -> list[ThresholdLine]:
             key = json.dumps({k: v for k, v in line.data.items() if k != "origin"}, sort_keys=True)
             first = known.setdefault(key, (line, layer))
             if first[0] is not line and first[1] is layer:
-                report.error("P210", "this threshold is written twice", line.node.span, "again", Label(first[0].node.span, "first here"), help="keep one")  # fmt: skip
+                report.error(
+                    "P210",
+                    "this threshold is written twice",
+                    line.node.span,
+                    "again",
+                    Label(first[0].node.span, "first here"),
+                    help="keep one",
+                )
     return [line for line, _ in known.values()]
 
 
@@ -159,5 +185,12 @@ def _prices(layers: list[Layer], report: Report) -> list[dict[str, Any]]:
         for data, node in layer.prices:
             first = known.setdefault(data["model"], (data, node.span))
             if any(first[0][field] != data[field] for field in ("input", "cached", "output")):
-                report.error("P339", f"a base prices `{data['model']}` otherwise", node.model.span, "cannot be changed", Label(first[1], "the base's price"), help="remove this line, or change the base")  # fmt: skip
+                report.error(
+                    "P339",
+                    f"a base prices `{data['model']}` otherwise",
+                    node.model.span,
+                    "cannot be changed",
+                    Label(first[1], "the base's price"),
+                    help="remove this line, or change the base",
+                )
     return [data for data, _ in known.values()]

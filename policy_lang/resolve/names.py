@@ -66,7 +66,14 @@ class Names:
             table[definition.name] = definition
         elif first.span != definition.span:
             label = "imported by this file" if first.span.source is not definition.span.source else "first here"
-            report.error("P204", f"`{definition.name}` is defined twice", definition.span, "again", Label(first.span, label), help="use another name")  # fmt: skip
+            report.error(
+                "P204",
+                f"`{definition.name}` is defined twice",
+                definition.span,
+                "again",
+                Label(first.span, label),
+                help="use another name",
+            )
 
     def find(self, name: str) -> Definition | None:
         found = self.own.get(name) or self.imported.get(name)
@@ -183,13 +190,22 @@ def shown(value: Any) -> str:
 
 def check_settings(units: list[Unit], settings: Mapping[str, Any], report: Report) -> None:
     """Report what the host wants to set and no file of the policy declares."""
-    known = [s.name.text for unit in units for s in unit.file.statements if isinstance(s, tree.Param) and isinstance(s.name, tree.Name)]  # fmt: skip
+    known = [
+        s.name.text
+        for unit in units
+        for s in unit.file.statements
+        if isinstance(s, tree.Param) and isinstance(s.name, tree.Name)
+    ]
     source = units[0].source
     header = next((s.span for s in units[0].file.statements if isinstance(s, tree.Header)), Span(source, 0, 0))
     for name in settings:
         if name not in known:
             near = nearest(name, known)
-            help = f"did you mean `{near}`?" if near else (f"it has {quoted(sorted(set(known)), 'and')}" if known else "it has none")
+            help = (
+                f"did you mean `{near}`?"
+                if near
+                else (f"it has {quoted(sorted(set(known)), 'and')}" if known else "it has none")
+            )
             report.error("P212", f"the host sets `{name}`, but this policy has no such `param`", header, "", help=help)
 
 

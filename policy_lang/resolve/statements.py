@@ -35,7 +35,14 @@ def finalization(block: tree.Finalization, values: Values) -> list[FinalLine]:
         kind = line.span.text.split(None, 1)[0]
         first = next((m for m in made if m.kind == kind), None)
         if first is not None:
-            values.report.error("P210", f"`{kind}` is written twice", line.span, "again", Label(first.span, "first here"), help="keep one")  # fmt: skip
+            values.report.error(
+                "P210",
+                f"`{kind}` is written twice",
+                line.span,
+                "again",
+                Label(first.span, "first here"),
+                help="keep one",
+            )
             continue
         made.append(FinalLine(kind, _final_fields(line, values), line.span))
     return made
@@ -70,16 +77,34 @@ def _mode(line: tree.Mode | tree.ModeUsing, values: Values) -> dict[str, Any]:
     mode = values.word(line.name, ("proactive", "reactive"), "mode")
     if isinstance(line, tree.ModeUsing):
         if mode == "proactive":
-            values.report.error("P209", "`proactive` mode has no text", line.resolver.span, "never used", help="only `reactive` answers tool calls that do not fit")  # fmt: skip
+            values.report.error(
+                "P209",
+                "`proactive` mode has no text",
+                line.resolver.span,
+                "never used",
+                help="only `reactive` answers tool calls that do not fit",
+            )
             return {}
         using = None if isinstance(line.resolver, tree.Missing) else line.resolver.text
         return {"mode": "reactive", "text": None, "using": using} if mode else {}
     text = values.text(line.text, "`reactive`")
     if mode == "proactive" and line.text is not None:
-        values.report.error("P209", "`proactive` mode has no text", line.text.span, "never used", help="only `reactive` answers tool calls that do not fit")  # fmt: skip
+        values.report.error(
+            "P209",
+            "`proactive` mode has no text",
+            line.text.span,
+            "never used",
+            help="only `reactive` answers tool calls that do not fit",
+        )
         text = None
     if mode == "reactive" and text is not None and line.text is not None and not text.strip():
-        values.report.error("P311", "the text of `reactive` is empty", line.text.span, "nothing to tell the model", help="leave it out for the default text")  # fmt: skip
+        values.report.error(
+            "P311",
+            "the text of `reactive` is empty",
+            line.text.span,
+            "nothing to tell the model",
+            help="leave it out for the default text",
+        )
         text = None
     return {"mode": mode, "text": text, "using": None} if mode else {}
 
@@ -98,7 +123,13 @@ def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
     action = values.word(line.action, ("warn", "tell", "use"), "action")
     text = _threshold_text(line, action, values)
     if resource == "attempt_wall":
-        values.report.error("P310", "`attempt_wall` has no threshold", line.resource.span, "measured anew for each attempt", help="`wall` is the time of the whole run")  # fmt: skip
+        values.report.error(
+            "P310",
+            "`attempt_wall` has no threshold",
+            line.resource.span,
+            "measured anew for each attempt",
+            help="`wall` is the time of the whole run",
+        )
         return None
     if percent and not _percent_fits(percent, values.report):
         return None
@@ -120,16 +151,36 @@ def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
 def _threshold_text(line: tree.Threshold, action: str | None, values: Values) -> str | None:
     if action == "use":
         if line.text is None:
-            values.report.error("P101", "`use` needs a client", line.action.span, "expected the name of a client behind it")
+            values.report.error(
+                "P101", "`use` needs a client", line.action.span, "expected the name of a client behind it"
+            )
         return None
     text = values.text(line.text, "`tell`")
     if action == "tell" and line.text is None:
-        values.report.error("P101", "`tell` needs a text", line.action.span, "expected a text behind it", help='write it as in `tell "{left} left: wrap up."`')  # fmt: skip
+        values.report.error(
+            "P101",
+            "`tell` needs a text",
+            line.action.span,
+            "expected a text behind it",
+            help='write it as in `tell "{left} left: wrap up."`',
+        )
     if action == "warn" and line.text is not None:
-        values.report.error("P209", "`warn` takes no text", line.text.span, "would be sent to nobody", help="`tell` sends a text to the model")  # fmt: skip
+        values.report.error(
+            "P209",
+            "`warn` takes no text",
+            line.text.span,
+            "would be sent to nobody",
+            help="`tell` sends a text to the model",
+        )
         return None
     if action == "tell" and text is not None and line.text is not None and not text.strip():
-        values.report.error("P311", "the text of this `tell` is empty", line.text.span, "nothing to tell the model", help="write the notice, or `warn`")  # fmt: skip
+        values.report.error(
+            "P311",
+            "the text of this `tell` is empty",
+            line.text.span,
+            "nothing to tell the model",
+            help="write the notice, or `warn`",
+        )
         return None
     return text
 
@@ -138,10 +189,14 @@ def _percent_fits(percent: Amount, report: Report) -> bool:
     if percent.value is None or 1 <= percent.value <= 99:
         return True
     if percent.value == 0:
-        report.error("P310", "a threshold of 0 % is crossed before anything happens", percent.span, "expected 1 % to 99 %")
+        report.error(
+            "P310", "a threshold of 0 % is crossed before anything happens", percent.span, "expected 1 % to 99 %"
+        )
         return False
     label = "the limit itself acts here" if percent.value == 100 else "the limit acts before"
-    report.error("P310", f"a threshold of {percent.value} % is never of use", percent.span, label, help="write 99 % or less")
+    report.error(
+        "P310", f"a threshold of {percent.value} % is never of use", percent.span, label, help="write 99 % or less"
+    )
     return False
 
 
@@ -166,12 +221,26 @@ def tool(line: tree.Tool, values: Values) -> dict[str, Any] | None:
     for clause in line.clauses:
         kind = clause.span.text.split(None, 1)[0]
         if kind in seen:
-            values.report.error("P210", f"`{kind}` is written twice", clause.span, "again", Label(seen[kind].span, "first here"), help="keep one")  # fmt: skip
+            values.report.error(
+                "P210",
+                f"`{kind}` is written twice",
+                clause.span,
+                "again",
+                Label(seen[kind].span, "first here"),
+                help="keep one",
+            )
             continue
         seen[kind] = clause
         data.update(_clause(clause, values))
     if "allow" in seen and "deny" in seen:
-        values.report.error("P209", "a tool cannot be allowed and denied at once", seen["deny"].span, "denied", Label(seen["allow"].span, "allowed"), help="keep one")  # fmt: skip
+        values.report.error(
+            "P209",
+            "a tool cannot be allowed and denied at once",
+            seen["deny"].span,
+            "denied",
+            Label(seen["allow"].span, "allowed"),
+            help="keep one",
+        )
         return None
     says = data["allow"] or data["deny"] or data["limit"] is not None or data["timeout"] is not None
     return data if says and glob is not None else None
@@ -201,7 +270,13 @@ def _answer(phrase: tree.Phrase | None, clause: str, values: Values) -> str | No
     """The text that a tool call gets instead of a result."""
     text = values.text(phrase, f"`{clause}`")
     if text is not None and phrase is not None and not text.strip():
-        values.report.error("P311", f"the text of this `{clause}` is empty", phrase.span, "nothing to tell the model", help="leave it out for the default text")  # fmt: skip
+        values.report.error(
+            "P311",
+            f"the text of this `{clause}` is empty",
+            phrase.span,
+            "nothing to tell the model",
+            help="leave it out for the default text",
+        )
         return None
     return text
 
@@ -214,7 +289,14 @@ def check_retry(count: tree.Value, every: tree.Every | None, values: Values) -> 
     low = values.amount(every.low, Use("the first wait", DURATION))
     high = values.amount(every.high, Use("the longest wait", DURATION))
     if low and high and low.value is not None and high.value is not None and low.value > high.value:
-        values.report.error("P207", "the first wait is longer than the longest", low.span, "", Label(high.span, "the longest"), help=f"write `every {high.text}..{low.text}`")  # fmt: skip
+        values.report.error(
+            "P207",
+            "the first wait is longer than the longest",
+            low.span,
+            "",
+            Label(high.span, "the longest"),
+            help=f"write `every {high.text}..{low.text}`",
+        )
 
 
 # ---- prices
@@ -238,10 +320,18 @@ def price(line: tree.Price, values: Values) -> dict[str, Any] | None:
 def _per_million(found: Amount, per: Amount, report: Report) -> int | None:
     value, rest = divmod((found.value or 0) * 1_000_000, per.value or 1)
     if rest:
-        report.error("P206", f"{found.text} per {per.text} is no whole number of millionths of a dollar per million tokens", found.span, "cannot be kept exactly", help="write prices `per 1M`")  # fmt: skip
+        report.error(
+            "P206",
+            f"{found.text} per {per.text} is no whole number of millionths of a dollar per million tokens",
+            found.span,
+            "cannot be kept exactly",
+            help="write prices `per 1M`",
+        )
         return None
     if value > MAX:
-        report.error("P207", f"{found.text} per {per.text} is too large", found.span, f"more than {text_of(MAX, MONEY)} per 1M")
+        report.error(
+            "P207", f"{found.text} per {per.text} is too large", found.span, f"more than {text_of(MAX, MONEY)} per 1M"
+        )
         return None
     return value
 
@@ -277,4 +367,14 @@ def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
     return LimitLine(data, line, line.what.span, value)
 
 
-__all__ = ["Edit", "FinalLine", "ThresholdLine", "finalization", "finalize_text", "on_unknown_tool", "price", "threshold", "tool"]  # fmt: skip
+__all__ = [
+    "Edit",
+    "FinalLine",
+    "ThresholdLine",
+    "finalization",
+    "finalize_text",
+    "on_unknown_tool",
+    "price",
+    "threshold",
+    "tool",
+]

@@ -85,7 +85,9 @@ class Values:
             where = definition.statement.value.span if definition else span
             fix = (Edit(where, better),) if better else ()
             label = f"this is {a(TITLES[found.dimension])}"
-            self.report.error("P202", f"{use.subject} takes {a(TITLES[use.dimension])}", span, label, *why, help=help, fix=fix)
+            self.report.error(
+                "P202", f"{use.subject} takes {a(TITLES[use.dimension])}", span, label, *why, help=help, fix=fix
+            )
             return None
         if found.value < use.least:
             label = "expected at least 1" if use.least == 1 else f"expected at least {use.least}"
@@ -137,18 +139,25 @@ class Values:
         if found:
             return found
         near = self.names.near(word.text)
+        fix: tuple[Edit, ...] = ()
         if near:
             help, fix = f"did you mean `{near}`?", (Edit(word.span, near),)
         elif quantity_wanted:
-            help, fix = "write a quantity, or define it above: `let " + word.text + " = 20`", ()
+            help = f"write a quantity, or define it: `let {word.text} = 20`"
         else:
-            help, fix = f'write a text in double quotes, or define it above: `let {word.text} = "…"`', ()
-        self.report.error("P203", f"`{word.text}` is not defined", word.span, "no `param` or `let` of this name", help=help, fix=fix)
+            help = f'write a text in double quotes, or define it: `let {word.text} = "…"`'
+        self.report.error(
+            "P203", f"`{word.text}` is not defined", word.span, "no `param` or `let` of this name", help=help, fix=fix
+        )
         return None
 
-    def _wrong_kind(self, word: tree.Name, definition: Definition, wanted: str, use: Use | None, subject: str = "") -> None:
+    def _wrong_kind(
+        self, word: tree.Name, definition: Definition, wanted: str, use: Use | None, subject: str = ""
+    ) -> None:
         meaning: Meaning = definition.meaning
-        found = "a text" if isinstance(meaning, String) else "unlimited" if isinstance(meaning, Unbounded) else "a quantity"
+        found = (
+            "a text" if isinstance(meaning, String) else "unlimited" if isinstance(meaning, Unbounded) else "a quantity"
+        )
         place = Label(definition.statement.value.span, f"`{definition.name}` stands for this")
         name = use.subject if use else subject
         self.report.error("P202", f"{name} takes {wanted}", word.span, f"`{word.text}` is {found}", place)
@@ -161,9 +170,18 @@ class Values:
             return word.text
         near = nearest(word.text, known)
         if near:
-            self.report.error(code, f"unknown {what} `{word.text}`", word.span, f"not {a(what)}", help=f"did you mean `{near}`?", fix=(Edit(word.span, near),))  # fmt: skip
+            self.report.error(
+                code,
+                f"unknown {what} `{word.text}`",
+                word.span,
+                f"not {a(what)}",
+                help=f"did you mean `{near}`?",
+                fix=(Edit(word.span, near),),
+            )
         else:
-            self.report.error(code, f"unknown {what} `{word.text}`", word.span, f"not {a(what)}", help=known_words(known))
+            self.report.error(
+                code, f"unknown {what} `{word.text}`", word.span, f"not {a(what)}", help=known_words(known)
+            )
         return None
 
 

@@ -1,0 +1,177 @@
+"""Repairs by one edit: another word, one word more, one less, after which the rest of the line can be read."""
+
+from __future__ import annotations
+
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.lexer import NEWLINE, Token
+from policy_lang.parser import MISSING, RESERVED
+from policy_lang.recovery.site import Site
+
+_INSERTABLE = ("QUANTITY", "STRING", "NAME", "EQUAL", "ARROW", "COMMA", "DOTDOT")
+"""What may be missing, besides a keyword that is the only one possible."""
+
+_NOUNS = {"QUANTITY": "a quantity", "STRING": "a text", "NAME": "a name"}
+
+
+def missing_then(site: Site) -> bool:
+    """A step of a ladder without its ``then``."""
+    token = site.token
+    then = Token("NAME", "then", token.start, token.start)
+    if token.text not in RESERVED | {"ask", "consult"} or not site.reads([then, *site.rest(site.parser.index)]):
+        return False
+    site.report(
+        "P107",
+        f"`then` is missing before `{token.text}`",
+        Label(site.at(token), "a step of the ladder"),
+        help=f"write `then {token.text}`",
+        fix=(Edit(site.span(token.start, token.start), "then "),),
+    )
+    site.replace(0, then)
+    return True
+
+
+def reserved_name(site: Site) -> bool:
+    """``let stop = …``: a verb where a name is expected."""
+    token = site.token
+    name = Token(f"{MISSING}NAME", token.text, token.start, token.end)
+    if token.text not in RESERVED or not site.reads([name, *site.rest(site.parser.index + 1)]):
+        return False
+    label = Label(site.at(token), "expected a name")
+    help = f"use another name, such as `my_{token.text}`"
+    site.report("P108", f"`{token.text}` is a reserved word", label, help=help)
+    site.replace(1, name)
+    return True
+
+
+def mistyped_word(site: Site) -> bool:
+    """A keyword with a typo."""
+    token, accepts = site.token, site.parser.accepts()
+    near = site.near(token, accepts)
+    if near is None:
+        return False
+    better = Token("NAME", near, token.start, token.end)
+    line = [better, *site.rest(site.parser.index + 1)]
+    if not site.reads(line) and site.parser.fits(line) < 3:
+        return False
+    _report_typo(site, token, near, site.expected(accepts))
+    site.replace(1, better)
+    return True
+
+
+def mistyped_first_word(site: Site) -> bool:
+    """A keyword with a typo at the start of the line, read as a name, so that the error shows only later."""
+    parser, first = site.parser, site.first
+    if parser.line_index != first or first == parser.index:
+        return False
+    token, states = parser.tokens[first], parser.states[: parser.line_depth]
+    possible = [k for k in sorted(parser.tables.actions[states[-1]]) if parser.fits([parser.token_of(k)], states)]
+    near = site.near(token, possible)
+    if near is None or near == token.text:
+        return False
+    better = Token("NAME", near, token.start, token.end)
+    if not site.reads([better, *site.rest(first + 1)], states):
+        return False
+    _report_typo(site, token, near, site.expected(possible))
+    site.rewind()
+    site.replace(1, better)
+    return True
+
+
+def _report_typo(site: Site, token: Token, near: str, expected: str) -> None:
+    span = site.span(token.start, token.end)
+    label = Label(site.at(token), f"expected {expected}")
+    fix = (Edit(span, near),)
+    site.report("P100", f"unexpected `{site.word(token)}`", label, help=f"did you mean `{near}`?", fix=fix)
+
+
+def trailing_comma(site: Site) -> bool:
+    """A comma with nothing behind it."""
+    before = site.before
+    name = Token(f"{MISSING}NAME", "", site.token.start, site.token.start)
+    if before is None or before.kind != "COMMA" or not site.reads([name, *site.rest(site.parser.index)]):
+        return False
+    span = site.span(before.start, before.end)
+    label = Label(span, "expected a name behind it")
+    site.report("P100", "unexpected `,`", label, help="remove it, or name one more", fix=(Edit(span, ""),))
+    site.replace(0, name)
+    return True
+
+
+def swapped(site: Site) -> bool:
+    """Two words in the wrong order."""
+    token, *rest = site.rest(site.parser.index)
+    if not rest or rest[0].kind == NEWLINE or not site.reads([rest[0], token, *rest[1:]]):
+        return False
+    both = site.span(token.start, rest[0].end)
+    better = f"{rest[0].text} {token.text}"
+    label = Label(both, f"expected {site.expected()} first")
+    message = f"`{token.text}` and `{rest[0].text}` are in the wrong order"
+    site.report("P100", message, label, help=f"write `{better}`", fix=(Edit(both, better),))
+    site.replace(2, rest[0], token)
+    return True
+
+
+def one_more(site: Site) -> bool:
+    """A word or sign that is missing."""
+    parser, accepts = site.parser, site.parser.accepts()
+    keywords = [kind for kind in accepts if parser.tables.literals.get(kind) in parser.tables.keywords]
+    kinds = [kind for kind in _INSERTABLE if kind in accepts]
+    if len(keywords) == 1 and "NAME" not in kinds:
+        kinds += keywords
+    rest = site.rest(parser.index)
+    for kind in kinds:
+        extra = parser.token_of(kind, site.token.start)
+        if site.reads([extra, *rest]):
+            wanted = site.expected(accepts if kind in _NOUNS else [kind])
+            _report_missing(site, kind, wanted, extra.text)
+            site.replace(0, extra)
+            return True
+    return False
+
+
+def _report_missing(site: Site, kind: str, wanted: str, spelling: str) -> None:
+    token = site.token
+    label = Label(site.at(token), f"expected {wanted}")
+    place = site.span(token.start, token.start)
+    if token.kind == NEWLINE:
+        help, fix = (f"add `{spelling}`", (Edit(place, f" {spelling}"),)) if spelling else ("", ())
+        site.report("P101", "this statement is not finished", label, help=help, fix=fix)
+        return
+    word = site.word(token)
+    if spelling:
+        fix = (Edit(place, f"{spelling} "),)
+        site.report(
+            "P101", f"`{spelling}` is missing before `{word}`", label, help=f"write `{spelling} {word}`", fix=fix
+        )
+    else:
+        site.report("P101", f"{_NOUNS[kind]} is missing before `{word}`", label)
+
+
+def one_instead(site: Site) -> bool:
+    """Something else where one thing was expected: read as that thing."""
+    accepts = site.parser.accepts()
+    rest = site.rest(site.parser.index)
+    if rest[0].kind == NEWLINE:
+        return False
+    for kind in (*_INSERTABLE, "_LB", "_RB"):
+        if kind in accepts and site.reads([site.parser.token_of(kind), *rest[1:]]):
+            site.report_unexpected()
+            site.replace(1, site.parser.token_of(kind, site.token.start))
+            return True
+    return False
+
+
+def one_less(site: Site) -> bool:
+    """A word or sign too many: left out, alone or with all that follows up to a brace or the end of the line."""
+    line = site.rest(site.parser.index)
+    if line[0].kind == NEWLINE:
+        return False
+    ends = {1, len(line) - 1} | {at for at, token in enumerate(line) if token.kind in ("_LB", "_RB")}
+    for end in sorted(ends - {0}):
+        closing = [Token(NEWLINE, "", line[end].start, line[end].start)] if line[end].kind == "_RB" else []
+        for reading in ([], closing):
+            if site.reads([*reading, *line[end:]]):
+                site.report_unexpected()
+                site.replace(end, *reading)
+                return True
+    return False

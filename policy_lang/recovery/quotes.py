@@ -1,0 +1,148 @@
+"""Repairs of texts: quotes that are missing, unpaired, or not ours."""
+
+from __future__ import annotations
+
+import re
+
+from policy_lang.diagnostics import Edit, Label
+from policy_lang.lexer import NEWLINE, OPEN_STRING, OTHER_STRING, STRAY, Token
+from policy_lang.parser import RESERVED
+from policy_lang.recovery.site import Site
+from policy_lang.tree import Name
+
+
+def literal(text: str) -> str:
+    """A text in the language's notation."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def open_text(site: Site) -> bool:
+    """A quote that its line does not close."""
+    token = site.token
+    if token.kind != OPEN_STRING:
+        return False
+    text = token.text.rstrip()
+    end = token.start + len(text)
+    site.report(
+        "P102",
+        "this text is never closed",
+        Label(site.span(token.start, end), "the line ends before the text does"),
+        help='add a closing `"` on the same line',
+        fix=(Edit(site.span(end, end), '"'),),
+    )
+    rest = site.rest(site.parser.index + 1)
+    for reading in (_closed(token, text), _closed(token, text)[:1]):
+        if site.reads([*reading, *rest]):
+            site.replace(1, *reading)
+            return True
+    site.skip()
+    return True
+
+
+def _closed(token: Token, text: str) -> list[Token]:
+    """An open text as it may have been meant: closed at the end of the line, or before the ``{`` that ends it."""
+    end = token.start + len(text)
+    if text == '"}':
+        return [Token("_RB", "}", end - 1, end)]
+    if text.endswith("{"):
+        return [Token("STRING", f'{text[:-1].rstrip()}"', token.start, end - 1), Token("_LB", "{", end - 1, end)]
+    escaped = (len(text) - len(text.rstrip("\\"))) % 2
+    return [Token("STRING", text + ('\\"' if escaped else '"'), token.start, end)]
+
+
+def unpaired(site: Site) -> bool:
+    """An error before an open quote on the same line: the quotes were read in the wrong pairs."""
+    opened = next((token for token in site.rest(site.parser.index) if token.kind == OPEN_STRING), None)
+    if opened is None:
+        return False
+    line = site.span(site.parser.tokens[site.first].start, opened.start)
+    if '"' not in line.text:
+        return False
+    first = line.start + line.text.index('"')
+    site.report(
+        "P102",
+        "the quotes on this line do not pair up",
+        Label(site.span(opened.start, opened.start + 1), "this one is never closed"),
+        Label(site.span(first, first + 1), "the first of the line"),
+        help='each text needs a `"` on both sides; inside a text write `\\"`',
+    )
+    if opened.text.rstrip().endswith("{"):  # so that the block's body is skipped with it
+        at = site.parser.tokens.index(opened)
+        site.parser.tokens.insert(at + 1, Token("_LB", "{", opened.end, opened.end))
+    site.skip()
+    return True
+
+
+def other_quotes(site: Site) -> bool:
+    """A text in single or typographic quotes."""
+    token = site.token
+    if token.kind != OTHER_STRING:
+        return False
+    string = Token("STRING", literal(token.text[1:-1]), token.start, token.end)
+    if not site.parser.fits([string]):
+        return False
+    span = site.span(token.start, token.end)
+    site.report(
+        "P104",
+        "a text is written in double quotes",
+        Label(span, "other quotes"),
+        help=f"write `{string.text}`",
+        fix=(Edit(span, string.text),),
+    )
+    site.replace(1, string)
+    return True
+
+
+def unquoted_word(site: Site) -> bool:
+    """A bare word where only a text can stand, such as a path or a pattern."""
+    token, accepts = site.token, site.parser.accepts()
+    word = site.word(token)
+    if "STRING" not in accepts or "NAME" in accepts or token.kind not in ("NAME", "STAR", STRAY):
+        return False
+    if token.text in RESERVED or not re.match(r"[\w*./~]", word) or site.near(token, accepts):
+        return False
+    end = token.start + len(word)
+    count = _tokens_until(site, end)
+    if not site.reads([Token("STRING", '""', token.start, end), *site.rest(site.parser.index + count)]):
+        return False
+    return _quote(site, token.start, end)
+
+
+def unquoted_words(site: Site) -> bool:
+    """Several bare words where a text can stand: the first was taken for the name of one."""
+    parser, token = site.parser, site.token
+    before = parser.values[-1] if len(parser.states) > 1 else None
+    if token.kind not in ("NAME", STRAY) or token.text in RESERVED or not isinstance(before, Name):
+        return False
+    if "STRING" not in parser.tables.actions[parser.states[-2]] or before.text in parser.tables.keywords:
+        return False
+    last = parser.tokens[parser.index - 1]
+    if last.kind != "NAME" or before.span.end != last.end or site.near(token, parser.accepts()):
+        return False
+    at = parser.index
+    while parser.tokens[at].kind in ("NAME", STRAY, "COMMA", "STAR") and parser.tokens[at].text not in RESERVED:
+        at += 1
+    end = parser.tokens[at - 1].end
+    del parser.states[-1], parser.values[-1], parser.starts[-1]
+    parser.index -= 1
+    return _quote(site, before.span.start, end)
+
+
+def _quote(site: Site, start: int, end: int) -> bool:
+    """Read what stands from ``start`` to ``end`` as one text."""
+    span = site.span(start, end)
+    string = literal(span.text)
+    site.report(
+        "P104",
+        f"`{span.text}` must be in double quotes",
+        Label(span, "expected a text"),
+        help=f"write `{string}`",
+        fix=(Edit(span, string),),
+    )
+    site.replace(_tokens_until(site, end), Token("STRING", string, start, end))
+    return True
+
+
+def _tokens_until(site: Site, end: int) -> int:
+    """How many tokens of this line, from here on, end by an offset."""
+    return sum(token.end <= end and token.kind != NEWLINE for token in site.rest(site.parser.index))
