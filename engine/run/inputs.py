@@ -23,8 +23,6 @@ def opening(input: Input, system: str | None) -> list[Message]:
         messages = [Message("user", input)]
     else:
         messages = [_message(i, item) for i, item in enumerate(input, 1)]
-        if all(m.role == "system" for m in messages):
-            raise ValueError("there is no message to answer")
     if found := problems(messages):
         raise ValueError(f"these messages cannot be sent: {'; '.join(found[:3])}")
     if system and not any(m.role == "system" for m in messages):

@@ -275,12 +275,13 @@ async def test_a_final_request_is_the_whole_conversation(case: Case) -> None:
 
 
 @differs("ob-final-nil-request")
-async def test_a_run_without_a_question_cannot_begin(case: Case) -> None:
+async def test_an_instruction_alone_is_no_request(case: Case) -> None:
     client = model(says())
     driver = Driver(Policy(name="b", limits=(limit("llm_calls", 1, ""),)), client)
-    for nothing in ("", " ", []):
-        with pytest.raises(RunError):
-            await driver.run(nothing)
+    with pytest.raises(RunError, match="question is empty"):
+        driver.start(" ")
+    result = await driver.run([])
+    assert (result.status, result.error) == ("failed", "host: the request has no messages")
     assert client.requests == []
     assert case["expect"]["messages"] == 1
 
