@@ -15,8 +15,6 @@ from engine.core.policy import Price
 _PER: Final = 1_000_000
 """Prices are for so many tokens."""
 
-NOTHING: Final = Usage()
-
 
 def find_price(prices: Iterable[Price], model: str) -> Price | None:
     """The price of a model by its exact name, or ``None``: a guessed price would be a wrong limit."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.core.messages import Usage
 from engine.core.policy import Price
-from engine.core.usage import NOTHING, cost, cost_increase, find_price, increase, largest
+from engine.core.usage import cost, cost_increase, find_price, increase, largest
 
 SONNET = Price(model="sonnet", input=3_000_000, cached=300_000, output=15_000_000)
 PLAIN = Price(model="plain", input=2_500_000, output=10_000_000)
@@ -29,7 +29,7 @@ def test_prices_are_found_by_exact_name_only() -> None:
 @pytest.mark.parametrize(
     ("price", "usage", "expected"),
     [
-        (SONNET, NOTHING, 0),
+        (SONNET, Usage(), 0),
         (SONNET, Usage(input=1_000_000), 3_000_000),
         (SONNET, Usage(input=1000, output=200), 6000),
         (SONNET, Usage(input=1000, output=200, cached=900), 3570),
@@ -56,7 +56,7 @@ def test_the_largest_of_each_category_counts() -> None:
 
 @given(prices, st.lists(usages, max_size=5))
 def test_cumulative_reports_are_charged_once(price: Price, reports: list[Usage]) -> None:
-    growing = [NOTHING]
+    growing = [Usage()]
     for report in reports:
         cached = min(report.cached, report.input)
         growing.append(
