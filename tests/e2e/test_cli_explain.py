@@ -1,0 +1,98 @@
+"""``policy explain`` as a user starts it: what goes where, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.core.policy import Policy
+from policy_lang import load
+
+POLICY = """policy "p" lang 1
+param calls = 5
+limits {
+  llm_calls calls then finalize
+}
+"""
+
+
+def explain(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "policy_lang.cli", "explain", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "p.policy").write_text(POLICY)
+    return tmp_path
+
+
+def test_english(folder: Path) -> None:
+    done = explain(folder, "p.policy")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        'The policy "p"\n\nLimits\n'
+        "  - A run makes at most 5 model calls; the last of them is the final call, made without tools and with the\n"
+        "    default instruction. [p.policy:4]\n"
+    )
+
+
+def test_set_and_effective(folder: Path) -> None:
+    done = explain(folder, "p.policy", "--set", "calls=8", "--effective")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  llm_calls 8 then finalize  # p.policy:4\n" in done.stdout
+
+
+def test_json_is_a_policy_again(folder: Path) -> None:
+    done = explain(folder, "p.policy", "--json")
+    told = json.loads(done.stdout)
+    again = Policy.model_validate(told["policy"])
+    assert again.model_dump(exclude={"limits"}) == load(folder / "p.policy").model_dump(exclude={"limits"})
+    assert told["fingerprint"] == again.fingerprint() == load(folder / "p.policy").fingerprint()
+
+
+def test_code_is_python_with_the_policy_s_lines(folder: Path) -> None:
+    done = explain(folder, "p.policy", "--code")
+    assert (done.returncode, done.stderr) == (0, "")
+    compile(done.stdout, "generated", "exec")
+    assert "elif reason == 0 and llm_calls_left == 1:  # p.policy:4\n" in done.stdout
+
+
+def test_warnings_are_told_apart(folder: Path) -> None:
+    (folder / "p.policy").write_text(POLICY + 'let unused = "x"\n')
+    done = explain(folder, "p.policy")
+    assert done.returncode == 0
+    assert done.stderr == "policy explain: a warning about this policy; `policy check p.policy` shows more\n"
+
+
+def test_a_policy_with_errors(folder: Path) -> None:
+    (folder / "p.policy").write_text(POLICY.replace("llm_calls", "llm_cals"))
+    done = explain(folder, "p.policy")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error[P201]: unknown resource `llm_cals`\n --> p.policy:4:3\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_no_such_file(folder: Path) -> None:
+    done = explain(folder, "absent.policy")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`absent.policy` does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("p.policy", "--json", "--code"), "not allowed with argument"),
+        (("p.policy", "--set", "calls"), "`calls` is not of the form NAME=VALUE"),
+        ((), "the following arguments are required: FILE"),
+    ],
+)
+def test_wrong_use(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = explain(folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
