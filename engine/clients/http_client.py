@@ -7,12 +7,13 @@ never shows a key: not in ``repr``, not in an error's text.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import ipaddress
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
@@ -26,6 +27,9 @@ from engine.clients.wire import Assembler, decode, encode
 from engine.core.messages import Reply, Request
 
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+_END_WITHIN: Final = 0.1
+"""Seconds that the end of a response may come after its last event."""
 
 FROM_DEFAULT: Final = "<default>"
 """Marks an ``api_key_env`` nobody passed: then a loopback server is sent no key."""
@@ -269,6 +273,7 @@ class _Attempt:
                     break
             if parser.unfinished > bounds.response_bytes:
                 raise _too_large("event of the stream", bounds.response_bytes)
+        await _read_out(chunks)
         if not assembler.complete:
             raise ModelError("network", "the stream ended before the answer was complete")
         return assembler.reply(request_id)
@@ -342,6 +347,15 @@ async def _read_body(response: httpx.Response, most: int, *, cut: bool = False) 
         if not cut:
             raise ModelError(*transport_failure(exc)) from None
     return b"".join(pieces)
+
+
+async def _read_out(chunks: AsyncIterator[bytes]) -> None:
+    """Read the end of a response behind the last event, which is on its way: only a response that was
+    read to its end gives its connection back. A server that goes on is not waited for."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_END_WITHIN):
+            while await anext(chunks, b""):
+                pass
 
 
 async def _close(response: httpx.Response) -> None:

@@ -31,6 +31,8 @@ class Entry(Struct, kw_only=True):
     stream: bool = False
     offered: tuple[str, ...] = ()
     """The tools the model could have called: declared and not forbidden."""
+    forced: str | None = None
+    """The tool it had to call, ``*`` for any of them, ``None`` if it was free."""
     status: int | None = None
     """The HTTP status sent, ``None`` if the connection was closed without one."""
     reply: int | None = None

@@ -136,6 +136,7 @@ class Rehearsal:
             model=seen.model,
             stream=seen.stream,
             offered=seen.offered,
+            forced=seen.forced,
             problem=problem,
         )
         self.ledger.add(entry, len(request.body))

@@ -544,6 +544,28 @@ class TestSecretsAndHeaders:
 
 
 class TestConnections:
+    @WAYS
+    def test_calls_one_after_another_share_one_connection(self, spec, stream, transport):
+        async def steps():
+            opened = []
+            async with Session(spec, {"text": "x", "times": "always"}, transport=transport) as s:
+                connected = s.server._http._connected
+                s.server._http._server.close()
+                await s.server._http._server.wait_closed()
+
+                async def counted(reader, writer):
+                    opened.append(writer)
+                    await connected(reader, writer)
+
+                async with await asyncio.start_server(counted, "127.0.0.1", s.server.port):
+                    for _ in range(5):
+                        await s.ask(stream)
+
+                    assert len(opened) == 1
+                    await s.client.aclose()
+
+        within(20, steps())
+
     @BOTH
     def test_one_client_works_in_one_event_loop_after_another(self, spec):
         with Rehearsal(Script.of({"text": "x", "times": "always"})) as server:

@@ -58,3 +58,7 @@ def test_a_line_in_many_small_pieces_is_joined_once():
     chunks = [b"data: ", *[b"x"] * 200_000, b"\n\n"]
 
     assert events_of(*chunks) == [Event("message", b"x" * 200_000)]
+
+
+def test_a_line_end_of_two_bytes_cut_in_two_is_one_line_end():
+    assert events_of(b"data: 1\r", b"\ndata: 2\r", b"\n\r", b"\n") == [Event("message", b"1\n2")]
