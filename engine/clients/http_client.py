@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import ipaddress
 import os
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, Final
@@ -168,7 +170,8 @@ class HttpClient:
             return httpx.AsyncClient(transport=self._transport, timeout=self._timeout)
         # A plain-text loopback server needs no certificates (loading them takes longer than the call) and no proxy.
         secure = not (self._loopback and self.base_url.scheme == "http")
-        return httpx.AsyncClient(limits=limits, timeout=self._timeout, verify=secure, trust_env=secure)
+        verify = _certificates() if secure else False
+        return httpx.AsyncClient(limits=limits, timeout=self._timeout, verify=verify, trust_env=secure)
 
     async def aclose(self) -> None:
         http, self._http = self._http, None
@@ -347,6 +350,12 @@ async def _read_body(response: httpx.Response, most: int, *, cut: bool = False) 
         if not cut:
             raise ModelError(*transport_failure(exc)) from None
     return b"".join(pieces)
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Loaded once for all clients and event loops: it takes longer than many a call."""
+    return httpx.create_ssl_context()
 
 
 async def _read_out(chunks: AsyncIterator[bytes]) -> None:
