@@ -1,0 +1,116 @@
+"""The user's own Python: tools and resolvers for ``policy run``, from a file or a module.
+
+Whatever goes wrong in there is told in one line with its place, never as a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+
+class HostFileError(Exception):
+    """The user's file cannot be used; the message says where and why."""
+
+
+def tools(places: Iterable[str]) -> list[Any]:
+    """The tools of some files or modules: what ``TOOLS`` lists, or else every public function defined there.
+
+    Raises:
+        HostFileError: a place cannot be imported, or has no tools.
+    """
+    from engine.run.tools import Tool
+
+    found: list[Any] = []
+    for place in places:
+        module = load(place)
+        listed = getattr(module, "TOOLS", None)
+        if listed is None:
+            listed = [v for v in _public(module) if isinstance(v, Tool) or _own_function(v, module)]
+        if not isinstance(listed, (list, tuple)) or not listed:
+            raise HostFileError(f"{place} has no tools: define functions, or list them in TOOLS")
+        found += listed
+    return found
+
+
+def resolvers(places: Iterable[str]) -> dict[str, Callable[..., Any]]:
+    """The public functions of some files or modules, by name. Raises ``HostFileError``."""
+    found: dict[str, Callable[..., Any]] = {}
+    for place in places:
+        module = load(place)
+        functions = [value for value in _public(module) if _own_function(value, module)]
+        if not functions:
+            raise HostFileError(f"{place} has no resolvers: define functions of one parameter, the context")
+        found.update((function.__name__, function) for function in functions)
+    return found
+
+
+def load(place: str) -> ModuleType:
+    """Import a ``.py`` file by its path, or a module by its name. Raises ``HostFileError``."""
+    is_file = place.endswith(".py") or os.sep in place
+    if is_file and not os.path.isfile(place):
+        raise HostFileError(f"there is no file {place}")
+    try:
+        if is_file:
+            return _from_file(place)
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
+        try:
+            return importlib.import_module(place)
+        finally:
+            sys.path.remove(os.getcwd())
+    except ModuleNotFoundError as exc:
+        if exc.name == place or (exc.name and place.startswith(f"{exc.name}.")):
+            raise HostFileError(
+                f"there is no module `{place}`; a file is given by its path, as in ./{place}.py"
+            ) from None
+        raise HostFileError(_told(place, exc)) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as exc:  # the user's code may raise anything, SystemExit too
+        raise HostFileError(_told(place, exc)) from None
+
+
+def _from_file(path: str) -> ModuleType:
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(f"_policy_run_{name}", path)
+    if spec is None or spec.loader is None:
+        raise HostFileError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # annotations are looked up there
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path.insert(0, folder)  # what lies beside the file can be imported, as when it is run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _public(module: ModuleType) -> list[Any]:
+    return [value for name, value in vars(module).items() if not name.startswith("_")]
+
+
+def _own_function(value: Any, module: ModuleType) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def _told(place: str, exc: BaseException) -> str:
+    """What was raised, and the line of the user's file where it was."""
+    said = str(exc).splitlines()[0] if str(exc) else ""
+    line = exc.lineno if isinstance(exc, SyntaxError) and exc.lineno else None
+    if isinstance(exc, SyntaxError):
+        said = exc.msg
+    if line is None:
+        frames = traceback.extract_tb(exc.__traceback__)
+        own = [frame for frame in frames if "importlib" not in frame.filename]
+        line = own[-1].lineno if own else None
+        place = own[-1].filename if own and not place.endswith(".py") else place
+    where = f"{place}:{line}" if line else place
+    return f"{where}: {type(exc).__name__}{f': {said}' if said else ''}"

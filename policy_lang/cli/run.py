@@ -1,0 +1,230 @@
+"""``policy run``: one governed run against a real model (or one that speaks its wire format).
+
+The answer goes to standard output, everything else to standard error. Exit 0 if there is an answer
+(completed or finalized), 1 if there is none (a limit, an error), 2 if the run cannot be made as
+asked, 130 if it was cancelled (Ctrl-C: once to end it properly, twice to leave at once).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from policy_lang.cli import USAGE
+
+if TYPE_CHECKING:
+    from engine.core.policy import Policy
+    from engine.run.driver import Driver
+    from engine.run.result import RunResult
+    from engine.store.protocol import RunRecord
+    from engine.store.sqlite import SqliteStore
+    from policy_lang.cli.run_view import PlainView
+
+ANSWERED, UNANSWERED, CANCELLED = 0, 1, 130
+
+
+class _Resume(argparse.Action):
+    """``--resume`` needs neither a file nor a question: the journal has both."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        namespace.resume = values
+        for action in parser._positionals._group_actions:
+            action.required = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the policy file")
+    add("question", metavar="QUESTION", help="what to ask the model; - reads it from standard input")
+    add("--model", metavar="PROVIDER:NAME", help="openai:NAME or anthropic:NAME; the key is read from the environment")
+    add("--base-url", metavar="URL", help="another server that speaks the provider's wire format")
+    add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
+    add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions that `using NAME` means")
+    add("--system", metavar="TEXT", help="the system message")
+    add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
+    add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
+    add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param")
+    add("--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)")
+    add("--json", action="store_true", help="print one JSON document, nothing else")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
+    return name.strip(), value
+
+
+def run(args: argparse.Namespace) -> int:
+    from engine.clients import ClientConfigError
+    from engine.run.driver import RunError
+    from engine.run.effects import ProtocolError
+    from engine.run.tools import ToolDefinitionError
+    from engine.store import JournalError
+    from policy_lang import PolicyError
+    from policy_lang.cli.host_files import HostFileError
+
+    expected = (
+        _Unusable, HostFileError, ToolDefinitionError, ClientConfigError, RunError, JournalError, ProtocolError
+    )  # fmt: skip
+    try:
+        return _run(args)
+    except PolicyError as error:
+        print(error, file=sys.stderr)
+    except expected as error:
+        print(f"policy run: {error}", file=sys.stderr)
+    return USAGE
+
+
+class _Unusable(Exception):
+    """The arguments do not make a run. The message says what to do."""
+
+
+def _run(args: argparse.Namespace) -> int:
+    store = _store(args)
+    try:
+        driver = _driver(args, store)
+        result, budgets = asyncio.run(_governed(args, driver))
+    finally:
+        if store is not None:
+            store.close()
+    return _report(args, result, budgets)
+
+
+def _store(args: argparse.Namespace) -> SqliteStore | None:
+    if args.resume is not None and args.journal is None:
+        raise _Unusable("--resume needs the --journal that the run was kept in")
+    if args.journal is None:
+        return None
+    if args.resume is not None and not os.path.exists(args.journal):
+        raise _Unusable(f"there is no journal {args.journal}")
+    from engine.store.sqlite import SqliteStore
+
+    return SqliteStore(args.journal)
+
+
+def _driver(args: argparse.Namespace, store: SqliteStore | None) -> Driver:
+    from engine.clients import from_spec
+    from engine.run.driver import Driver
+    from policy_lang.cli import host_files
+
+    record = store.load(args.resume).record if store is not None and args.resume is not None else None
+    policy = _policy(args, record)
+    model = args.model or (_model_of(record) if record else None)
+    if model is None:
+        raise _Unusable("name a model: --model openai:NAME or --model anthropic:NAME")
+    options = {"base_url": args.base_url} if args.base_url else {}
+    resolvers = host_files.resolvers(args.resolvers)
+    for name in policy.resolvers():
+        if name not in resolvers:
+            print(f"policy run: no --resolvers file has `{name}`: the step behind it will be taken", file=sys.stderr)
+    return Driver(
+        policy,
+        from_spec(model, **options),
+        host_files.tools(args.tools),
+        system=args.system,
+        resolvers=resolvers,
+        journal=store,
+    )
+
+
+def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
+    from engine.core.policy import Policy
+    from policy_lang import load
+
+    if args.file is not None:
+        return load(args.file, root=args.root, **dict(args.set))
+    assert record is not None
+    return Policy.model_validate_json(record.policy)
+
+
+def _model_of(record: RunRecord) -> str:
+    """The model a journaled run began with, as ``--model`` takes it."""
+    import msgspec
+
+    from engine.clients.spec import PROVIDERS
+    from engine.run.records import HostRecord
+
+    host = msgspec.json.decode(record.host, type=HostRecord)
+    wire, model = host.clients[host.primary]
+    provider = next((name for name, kind in PROVIDERS.items() if kind.wire == wire), None)
+    if provider is None:
+        raise _Unusable(f"the run began with a client of its host's own ({wire}): resume it with that host")
+    return f"{provider}:{model}"
+
+
+async def _governed(args: argparse.Namespace, driver: Driver) -> tuple[RunResult, list[Any]]:
+    """The run, shown while it goes on; its result, and where each limit stands at its end."""
+    from policy_lang.cli.run_view import view_for
+
+    if args.resume is not None:
+        handle = driver.resume(args.resume, stream=True)
+    else:
+        handle = driver.stream(_question(args.question), thread=args.thread)
+    release = _on_interrupt(lambda: handle.cancel("user"))
+    view = view_for(sys.stderr)
+    try:
+        if args.json:
+            async for event in handle:
+                _keep(view, event)
+        else:
+            with view:
+                async for event in handle:
+                    view.show(event)
+        return await handle, list(view.budgets.values())
+    finally:
+        release()
+        await driver.aclose()
+
+
+def _keep(view: PlainView, event: Any) -> None:
+    from engine.run.streaming import Budget
+
+    if isinstance(event, Budget):
+        view.show(event)
+
+
+def _question(text: str) -> str:
+    return sys.stdin.read() if text == "-" else text
+
+
+def _on_interrupt(cancel: Any) -> Any:
+    """Ctrl-C (and a polite kill) cancels the run; a second one interrupts the program as usual."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupted() -> None:
+        release()
+        cancel()
+
+    def release() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, interrupted)
+    except (NotImplementedError, RuntimeError):  # Windows, or not the main thread: Ctrl-C cancels the awaiting task
+        return lambda: None
+    return release
+
+
+def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any]) -> int:
+    from policy_lang.cli.run_report import as_json, summary
+    from policy_lang.cli.run_view import printable
+
+    if args.json:
+        print(as_json(result, budgets))
+    else:
+        if result.text:
+            print(printable(result.text) if sys.stdout.isatty() else result.text)
+            sys.stdout.flush()
+        print("\n".join(summary(result, budgets)), file=sys.stderr)
+    if result.status == "cancelled" and result.reason != "tool_stop":
+        return CANCELLED
+    return ANSWERED if result.ok else UNANSWERED

@@ -1,0 +1,159 @@
+"""A run while it goes on, for people: plain lines, or in a terminal bars of the budgets below them.
+
+Views read stream events and print; they decide nothing and never touch the run. What a model or a
+tool has written is shown without control characters, so that no text can drive the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from engine.run import streaming as s
+from policy_lang.cli.run_report import amount
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_LONGEST = 100
+_BAR = 24
+_TAIL = 400
+"""Characters of a streamed text that are shown while it grows."""
+
+
+def printable(text: str) -> str:
+    """Text without control characters, but for line ends and tabs."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
+
+
+def one_line(text: str) -> str:
+    """The beginning of a text on one line."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+class PlainView:
+    """One line for each thing that happens. ``budgets`` is where each limit stands, in the policy's order."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self.out = out or sys.stderr
+        self.budgets: dict[str, s.Budget] = {}
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def show(self, event: s.AnyStreamEvent) -> None:
+        """Tell about an event."""
+        if isinstance(event, s.Budget):
+            self.budgets[event.limit] = event
+        elif line := self.line(event):
+            self.print(line)
+
+    def print(self, line: str) -> None:
+        print(line, file=self.out, flush=True)
+
+    def line(self, event: s.AnyStreamEvent) -> str:
+        """What to say about an event, empty if nothing."""
+        match event:
+            case s.CallStarted(call=call, attempt=attempt, client=client):
+                again = f" (attempt {attempt})" if attempt > 1 else ""
+                final = f", final: {event.why}, {event.because}" if event.final else ""
+                return f"call {call}{again} to {client}{final}"
+            case s.CallEnded(call=call):
+                return f"call {call} {_ended(event)}"
+            case s.RetryPlanned(call=call, attempt=attempt):
+                return f"call {call} will be tried again (attempt {attempt})"
+            case s.TextRetracted(call=call, attempt=attempt):
+                return f"call {call}: what attempt {attempt} had said is taken back"
+            case s.ToolStarted(id=id, name=name):
+                return f"tool {id} {one_line(name)} {one_line(event.arguments)}"
+            case s.ToolFinished(id=id, name=name, status=status):
+                return f"tool {id} {one_line(name)} {status.replace('_', ' ')}: {one_line(event.text)}"
+            case s.ToolRefused(id=id, name=name):
+                return f"tool {id} {one_line(name)} not run ({event.why.replace('_', ' ')}): {one_line(event.text)}"
+            case s.Noted(note=note):
+                where = f"  [{note.because}]" if note.because else ""
+                return f"note {one_line(note.text)}{where}"
+        return ""
+
+
+def _ended(event: s.CallEnded) -> str:
+    if event.error:
+        return f"failed: {event.error}{f', {one_line(event.message)}' if event.message else ''}"
+    usage = f" ({event.usage.input:,} in, {event.usage.output:,} out)" if event.usage else ""
+    if event.tools:
+        return f"asks for {', '.join(one_line(name) for name in event.tools)}{usage}"
+    return f"answers{usage}"
+
+
+class LiveView(PlainView):
+    """The same lines, and below them the budgets as bars and the text that is just being written."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        super().__init__(out)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=self.out, highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._text = ""
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def show(self, event: s.AnyStreamEvent) -> None:
+        if isinstance(event, s.TextDelta):
+            self._text = (self._text + event.text)[-_TAIL:]
+        elif isinstance(event, s.CallStarted | s.CallEnded | s.TextRetracted):
+            self._text = ""
+        super().show(event)
+        self._live.update(self._panel())
+
+    def print(self, line: str) -> None:
+        from rich.text import Text
+
+        kind = line.partition(" ")[0]
+        style = {"call": "bold", "note": "yellow"}.get(kind, "")
+        if " failed" in line or " not run " in line or " timed out" in line:
+            style = "red"
+        self._console.print(Text(line, style=style))
+
+    def _panel(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1))
+        for budget in self.budgets.values():
+            numbers = f"{amount(budget.unit, budget.used)} of {amount(budget.unit, budget.maximum)}"
+            table.add_row(budget.limit, bar(budget.used, budget.maximum), numbers)
+        parts: list[RenderableType] = [table]
+        if self._text:
+            parts.insert(0, Text(printable(self._text), style="dim"))
+        return Group(*parts)
+
+
+def bar(used: int, maximum: int) -> RenderableType:
+    """A bar that is full where everything is used."""
+    from rich.text import Text
+
+    share = min(used / maximum, 1.0) if maximum else 1.0
+    full = round(share * _BAR)
+    colour = "red" if share >= 1 else "yellow" if share >= 0.8 else "green"
+    return Text("█" * full, style=colour).append("░" * (_BAR - full), style="dim")
+
+
+def view_for(out: TextIO) -> PlainView:
+    """Bars for a terminal that can show them, plain lines for everything else."""
+    import os
+
+    if out.isatty() and os.environ.get("TERM") != "dumb":
+        return LiveView(out)
+    return PlainView(out)
