@@ -84,7 +84,10 @@ class Retry(Decision, frozen=True, tag="retry"):
 
 
 class Execute(Decision, frozen=True, tag="execute"):
-    """Run this tool call; cut it at ``deadline`` (ms). ``i`` is its position, its step number is ``n.i``."""
+    """Run this tool call; cut it at ``deadline`` (ms).
+
+    ``i`` is its place among the reply's function calls, from 0; its step number is ``n.i``.
+    """
 
     n: int
     i: int
