@@ -13,6 +13,8 @@ from policy_lang.source import Source, Span
 ERROR: Final = "error"
 WARNING: Final = "warning"
 
+_UNREADABLE = frozenset(("P401", "P402", "P403", "P404"))
+
 
 class Label(NamedTuple):
     """A stretch of text with a remark. ``text`` may be empty: then the carets alone say it."""
@@ -43,6 +45,11 @@ class Diagnostic(NamedTuple):
     @property
     def is_error(self) -> bool:
         return self.severity == ERROR
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Is it that the file named by the user could not be read at all?"""
+        return self.code in _UNREADABLE and not self.primary.span.source.text
 
     @property
     def position(self) -> tuple[str, int, int]:

@@ -12,8 +12,6 @@ from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.renderers import tally
 
-_UNREADABLE = {"P401", "P402", "P403", "P404"}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a policy file, or a directory to search for *.policy")
@@ -41,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     for path in _files(args.files):
         files += 1
         found = check(path, root=args.root, params=params)[1]
-        unreadable = unreadable or any(f.code in _UNREADABLE and not f.primary.span.source.text for f in found)
+        unreadable = unreadable or any(finding.is_unreadable for finding in found)
         for finding in found:
             key = (finding.code, finding.message, finding.position)
             if key not in seen:  # two files may extend the same base

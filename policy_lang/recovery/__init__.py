@@ -35,6 +35,8 @@ REPAIRS = (
     edits.reserved_name,
     notation.foreign_sign,
     notation.foreign_number,
+    quotes.inner_quotes,
+    edits.foreign_name,
     edits.mistyped_first_word,
     quotes.unquoted_word,
     quotes.unquoted_words,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from policy_lang.diagnostics import Edit, Label
-from policy_lang.lexer import NEWLINE, Token
+from policy_lang.lexer import NEWLINE, STRAY, Token
 from policy_lang.parser import MISSING, RESERVED
 from policy_lang.recovery.site import Site
 
 _INSERTABLE = ("QUANTITY", "STRING", "NAME", "EQUAL", "ARROW", "COMMA", "DOTDOT")
 """What may be missing, besides a keyword that is the only one possible."""
+
+_WORD = re.compile(r"[\w-]+")
 
 _NOUNS = {"QUANTITY": "a quantity", "STRING": "a text", "NAME": "a name"}
 
@@ -86,14 +90,13 @@ def _report_typo(site: Site, token: Token, near: str, expected: str) -> None:
 
 def trailing_comma(site: Site) -> bool:
     """A comma with nothing behind it."""
-    before = site.before
-    name = Token(f"{MISSING}NAME", "", site.token.start, site.token.start)
-    if before is None or before.kind != "COMMA" or not site.reads([name, *site.rest(site.parser.index)]):
+    before, states = site.before, site.parser.states
+    if before is None or before.kind != "COMMA" or not site.reads(site.rest(site.parser.index), states[:-1]):
         return False
     span = site.span(before.start, before.end)
-    label = Label(span, "expected a name behind it")
-    site.report("P100", "unexpected `,`", label, help="remove it, or name one more", fix=(Edit(span, ""),))
-    site.replace(0, name)
+    label = Label(span, "nothing follows it")
+    site.report("P100", "unexpected `,`", label, help="remove it, or write one more behind it", fix=(Edit(span, ""),))
+    site.unread()
     return True
 
 
@@ -104,7 +107,7 @@ def swapped(site: Site) -> bool:
         return False
     both = site.span(token.start, rest[0].end)
     better = f"{rest[0].text} {token.text}"
-    label = Label(both, f"expected {site.expected()} first")
+    label = Label(both, f"expected `{rest[0].text}` first")
     message = f"`{token.text}` and `{rest[0].text}` are in the wrong order"
     site.report("P100", message, label, help=f"write `{better}`", fix=(Edit(both, better),))
     site.replace(2, rest[0], token)
@@ -153,12 +156,36 @@ def one_instead(site: Site) -> bool:
     rest = site.rest(site.parser.index)
     if rest[0].kind == NEWLINE:
         return False
-    for kind in (*_INSERTABLE, "_LB", "_RB"):
+    kinds = (*_INSERTABLE, "_LB", "_RB") if len(accepts) > 1 else tuple(accepts)
+    for kind in kinds:
         if kind in accepts and site.reads([site.parser.token_of(kind), *rest[1:]]):
             site.report_unexpected()
             site.replace(1, site.parser.token_of(kind, site.token.start))
             return True
     return False
+
+
+def foreign_name(site: Site) -> bool:
+    """A name with letters that names do not have."""
+    parser, token, before = site.parser, site.token, site.before
+    if token.kind != STRAY or not token.text[0].isalpha():
+        return False
+    split = before is not None and before.kind == "NAME" and before.end == token.start
+    states = parser.states[:-1] if split else parser.states
+    start = before.start if split and before is not None else token.start
+    word = _WORD.match(parser.source.text, start)
+    end = word.end() if word else token.end
+    count = sum(t.start < end for t in site.rest(parser.index)[:-1])
+    name = Token(f"{MISSING}NAME", "", start, end)
+    if not parser.fits([name], states):
+        return False
+    span = site.span(start, end)
+    help = "names are written with `a` to `z`, `A` to `Z`, `0` to `9`, `_` and `-`"
+    site.report("P100", f"`{span.text}` is not a name", Label(span, "expected a name"), help=help)
+    if split:
+        site.unread()
+    site.replace(count, name)
+    return True
 
 
 def one_less(site: Site) -> bool:

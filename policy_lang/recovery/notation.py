@@ -42,7 +42,8 @@ def _comment(site: Site) -> bool:
     token = site.token
     sign = site.span(token.start, token.start + 2)
     site.report("P109", "a comment starts with `#`", Label(sign), help="write `#`", fix=(Edit(sign, "#"),))
-    site.replace(1)
+    alone = site.parser.index == site.first and site.parser.tokens[site.parser.index + 1].kind == NEWLINE
+    site.replace(2 if alone else 1)
     return True
 
 

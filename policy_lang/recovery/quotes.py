@@ -8,7 +8,7 @@ from policy_lang.diagnostics import Edit, Label
 from policy_lang.lexer import NEWLINE, OPEN_STRING, OTHER_STRING, STRAY, Token
 from policy_lang.parser import RESERVED
 from policy_lang.recovery.site import Site
-from policy_lang.tree import Name
+from policy_lang.tree import Name, Text
 
 
 def literal(text: str) -> str:
@@ -73,6 +73,35 @@ def unpaired(site: Site) -> bool:
     return True
 
 
+def inner_quotes(site: Site) -> bool:
+    """A quote inside a text, which ends it: a word or another text follows without a space."""
+    parser, token, before = site.parser, site.token, site.before
+    if (
+        before is None
+        or before.kind != "STRING"
+        or before.end != token.start
+        or token.kind not in ("NAME", "STRING", STRAY)
+    ):
+        return False
+    rest = site.rest(parser.index)
+    last = max((at for at, other in enumerate(rest) if other.kind == "STRING"), default=None)
+    if last is None or not isinstance(parser.values[-1], Text) or not site.reads(rest[last + 1 :]):
+        return False
+    whole = site.span(before.start, rest[last].end)
+    inner = [before.start + 1 + at for at, char in enumerate(whole.text[1:-1]) if char == '"']
+    site.report(
+        "P102",
+        "this text ends at its second quote",
+        Label(site.span(before.end - 1, before.end), "the text ends here"),
+        help='write `\\"` for a quote inside a text',
+        fix=tuple(Edit(site.span(at, at), "\\") for at in inner if whole.source.text[at - 1] != "\\"),
+    )
+    parser.values[-1] = Text(whole, literal(whole.text[1:-1]))
+    parser.end = whole.end
+    site.replace(last + 1)
+    return True
+
+
 def other_quotes(site: Site) -> bool:
     """A text in single or typographic quotes."""
     token = site.token
@@ -123,7 +152,7 @@ def unquoted_words(site: Site) -> bool:
     while parser.tokens[at].kind in ("NAME", STRAY, "COMMA", "STAR") and parser.tokens[at].text not in RESERVED:
         at += 1
     end = parser.tokens[at - 1].end
-    del parser.states[-1], parser.values[-1], parser.starts[-1]
+    site.unread()
     parser.index -= 1
     return _quote(site, before.span.start, end)
 

@@ -126,7 +126,8 @@ class Site:
             self.report("P100", "unexpected `}`", label, help="remove it")
         else:
             near = self.near(token, accepts)
-            help = f"did you mean `{near}`?" if near else ""
+            only = self.parser.tables.literals.get(accepts[0]) if len(accepts) == 1 else None
+            help = f"did you mean `{near}`?" if near else f"write `{only}`" if only else ""
             self.report("P100", f"unexpected `{self.word(token)}`", label, help=help)
 
     # ---- going on
@@ -135,6 +136,12 @@ class Site:
         """Put tokens in the place of the next ``count``."""
         at = self.parser.index
         self.parser.tokens[at : at + count] = tokens
+
+    def unread(self) -> None:
+        """Forget the last word read; it must still be a word of its own on the parser's stack."""
+        parser = self.parser
+        del parser.states[-1], parser.values[-1], parser.starts[-1]
+        parser.end = parser.tokens[parser.index - 2].end if parser.index > 1 else 0
 
     def rewind(self) -> None:
         """Forget what was read of this line."""

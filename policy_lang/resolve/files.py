@@ -193,7 +193,8 @@ class Loader:
             if near:
                 better = word.raw.removesuffix(f'{name}"') + f'{near}"'
                 help, fix = f"did you mean `{near}`?", (Edit(word.span, better),)  # type: ignore[assignment]
-        self.report.error(problem.code, problem.message, word.span, "", help=help, fix=fix)
+        label = "no such file" if problem.code == "P401" else "expected a policy file"
+        self.report.error(problem.code, problem.message, word.span, label, help=help, fix=fix)
 
 
 def _policies(folder: str) -> list[str]:

@@ -193,7 +193,11 @@ def unused_names(unit: Unit, names: Names, report: Report) -> None:
     _mark_tests(unit, names)
     unread = " ".join(span.text for span in _broken(unit))
     for definition in names.own.values():
-        if not definition.used and not re.search(rf"\b{re.escape(definition.name)}\b", unread):
+        if (
+            not definition.used
+            and definition.meaning is not None
+            and not re.search(rf"\b{re.escape(definition.name)}\b", unread)
+        ):
             _unused(definition, report)
 
 

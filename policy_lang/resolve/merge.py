@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.report import Report
 from policy_lang.resolve.layer import Layer
@@ -89,13 +90,15 @@ def _locked(line: LimitLine, base: LimitLine, report: Report) -> None:
 
 
 def _not_overridden(line: LimitLine, base: LimitLine, report: Report) -> None:
-    more = _more(line.data["max"], base.data["max"])
-    label = f"looser than `{base.value.text}`" if more else "with its extension, looser than the base"
+    place, label = line.value.span, f"looser than `{base.value.text}`"
+    if not _more(line.data["max"], base.data["max"]):
+        place = next(step.span for step in line.node.steps if isinstance(step, tree.Extend))
+        label = "with this extension, looser than the base"
     start = Span(line.node.span.source, line.node.span.start, line.node.span.start)
     report.error(
         "P338",
         f"loosening the base's `{line.title}` needs `override`",
-        line.value.span,
+        place,
         label,
         Label(base.value.span, "the base's limit"),
         help=f"write `override {line.title.split()[0]} {line.value.text}`, or stay within the base",

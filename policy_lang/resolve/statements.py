@@ -189,13 +189,11 @@ def _percent_fits(percent: Amount, report: Report) -> bool:
     if percent.value is None or 1 <= percent.value <= 99:
         return True
     if percent.value == 0:
-        report.error(
-            "P310", "a threshold of 0 % is crossed before anything happens", percent.span, "expected 1 % to 99 %"
-        )
+        report.error("P310", "a threshold of 0% is crossed before anything happens", percent.span, "expected 1% to 99%")
         return False
     label = "the limit itself acts here" if percent.value == 100 else "the limit acts before"
     report.error(
-        "P310", f"a threshold of {percent.value} % is never of use", percent.span, label, help="write 99 % or less"
+        "P310", f"a threshold of {percent.value}% is never of use", percent.span, label, help="write 99% or less"
     )
     return False
 

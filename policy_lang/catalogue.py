@@ -1,0 +1,247 @@
+"""Every code a finding can have, and a page about each: what is wrong, why it matters, what to write.
+
+Prose only. The checks decide when a code is due; a test keeps both in step.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Page(NamedTuple):
+    title: str
+    text: str
+
+
+_PAGES = r"""
+P100 unexpected word or sign
+    Something stands where the language expects something else; the label says what. The rest of the file was
+    read all the same, so the other findings of the same run are real.
+
+P101 something is missing
+    A statement ends too early, or a word in the midst of it was forgotten. The label says what is expected
+    there.
+
+P102 quotes that do not pair up
+    A text is written between two double quotes on one line. A quote inside a text is written `\"`, a line end
+    `\n`.
+
+P103 block never closed
+    A block is opened by `{` at the end of a line and closed by `}` on a line of its own. A statement that
+    begins in the first column while a block is open tells where the `}` was forgotten.
+
+P104 text not in double quotes
+    Texts, paths, patterns of tools and names of models are written in double quotes: `tool "search_*" limit
+    10`. Only names that a `param` or `let` defines, and names of clients, are bare.
+
+P105 layout of a block
+    A block has one statement a line: `{` ends the line of its header, `}` stands alone.
+
+        limits {
+          llm_calls  20  then finalize
+        }
+
+P106 line in the wrong block
+    Every line has one block it belongs in: limits in `limits`, `prefer`, `mode`, `tools` and `empty` in
+    `finalization`, `trip` and `reset` in `breaker`, `given`, `when` and `expect` in `test`. Blocks are not
+    nested.
+
+P107 step without `then`
+    The steps of a ladder each begin with `then`: `tool_iterations 5 then extend 3 once then finalize`.
+
+P108 reserved word as a name
+    `then`, `stop`, `finalize`, `retry`, `fallback`, `extend` and `reply` are verbs everywhere and cannot name a
+    `param` or `let`. Every other word can.
+
+P109 notation of another language
+    A limit is written `llm_calls 20`, without `=` or `:`. A statement ends with its line, without `;`. Comments
+    start with `#`. Ranges are written `1s..30s`, thousands `1_000` or `1k`, units right behind their number.
+
+P110 unknown escape in a text
+    In a text, `\"` is a quote, `\\` a backslash, `\n` a line end, `\t` a tab and `\u{1F600}` a character by its
+    number.
+
+P111 no `policy` line at the top
+    The first statement of every file says what it is and in which version of the language it is written:
+    `policy "support-agent" lang 1`.
+
+P112 unknown version of the language
+    The number behind `lang` tells how the file is to be read. A newer file needs a newer version of this
+    program; reading it by older rules could give it another meaning.
+
+P115 too many syntax errors
+    After 200 syntax errors the rest of a file is not read. It is probably not a policy.
+
+P201 unknown word of the language
+    Resources, scopes, reasons, actions and modes are fixed sets of words. The help names the nearest, or all.
+
+P202 value of the wrong kind
+    Each place takes one kind of value: a count (`20`, `10k`, `1.5M`), a duration (`5m30s`), money (`$2.50`), a
+    percentage (`80%`) or a text. `m` is always minutes, `M` always millions.
+
+P203 name not defined
+    A bare word in the place of a quantity or a text is the name of a `param` or `let` of the same file, or of a
+    `let` of a file it imports. A base that is extended keeps its names to itself.
+
+P204 name defined twice
+    A name stands for one value in a file, its own `param`s and `let`s and imported `let`s together.
+
+P205 unknown placeholder
+    A text for the model may contain `{left}`, `{used}`, `{limit}`, `{tool}` and `{resource}`. `{{` is a literal
+    brace.
+
+P206 malformed quantity
+    Counts: whole numbers, `_` between digits, `k` `M` `G` for powers of a thousand. Durations: `d` `h` `m` `s`
+    `ms`, large units first, joined as in `1h30m`. Money: `$2.50`, six decimals at most. Percentages: whole,
+    `80%`.
+
+P207 quantity out of range
+    A quantity is never negative and never above 2^53-1. `0` means none, `unlimited` no limit; where none makes
+    no sense, such as a timeout of nothing, zero is refused.
+
+P208 step out of place
+    A limit's ladder knows `stop`, `finalize` and `extend`. `retry` and `fallback` belong to `on llm_failure`,
+    `reply` to `on unknown_tool`.
+
+P209 option or clause that does not apply
+    `reserve` is for resources that are measured (tokens, cost, wall), `atomic` and `partial` for `tool_calls`;
+    `wall` is limited per run or subtree only. An option that would do nothing is refused, so that nobody relies
+    on it.
+
+P210 written twice
+    One file says each thing once: a second line for the same limit, clause, price or threshold would silently
+    win or lose. The same resource may be limited in several scopes, as in `per run` and `per thread`.
+
+P211 empty name
+    The name of a policy or model, and the pattern of a tool, cannot be empty.
+
+P212 value from the host that does not fit
+    The host may set what the file declares as `param`, to a value of the same kind as its default. In Python:
+    an integer for a count, `timedelta` or text for a duration, `Decimal` or text for money; on the command line
+    as it would be written in the file: `--set patience=5m`.
+
+P301 tool finalization that can never run
+    Each tool round takes one model call, and the final answer one more. With no more calls than rounds, the
+    calls run out first and the run ends `incomplete` instead. In reactive mode the refused round takes a call
+    too.
+
+P302 fewer rounds than written
+    When `llm_calls` finalizes, its last call is the final one and has no tools, so N calls allow N-1 rounds at
+    most.
+
+P303 alternating window odd or too small
+    `trip alternating W` looks for A, B, A, B among the last W failures: W is even and at least 4.
+
+P305 extension above the limit
+    `extend` adds at most the original limit, so a larger number is capped to it.
+
+P310 threshold that is never of use
+    A threshold is a percentage from 1% to 99% of a resource that has a limit. At 100% the limit's own ladder
+    acts.
+
+P311 empty text
+    An empty instruction tells the model nothing. `finalize` alone uses the default instruction.
+
+P313 unreachable step
+    `stop` and `finalize` end a ladder; nothing behind them is ever taken. Only `finalize using NAME` may be
+    followed by more: if the host's function fails, the next step is taken.
+
+P315 `override` that changes nothing
+    `override` marks that a line loosens a base's limit. On a line that does not, it would hide a later
+    loosening.
+
+P316 change of a locked limit
+    A limit marked `locked` cannot be changed by files that extend it, neither loosened nor tightened. A limit
+    of the same resource in another scope can be added.
+
+P319 unused name
+    A `param` or `let` that nothing uses is usually a line that lost its use, or a misspelling of one.
+
+P325 `cost` without prices
+    Cost is tokens times prices. Without a `prices` block nothing could be counted and the limit would never
+    act.
+
+P328 only one call, and that one final
+    `llm_calls 1 then finalize` makes the only call the final one, which has no tools: the agent can never use
+    any.
+
+P329 `extend` on `llm_calls`
+    `llm_calls` is the strict outer budget of a run: whatever else is extended, it is not.
+
+P330 `finalize` without a reserve
+    Tokens, cost and time are known only after they are spent. A final call inside such a limit is possible only
+    if something is kept back for it: `tokens 200k reserve 4k then finalize`.
+
+P332 instruction that is never sent
+    Where several limits make the same call the final one, it carries the instruction of the preferred limit, by
+    default `llm_calls`. If that is always reached in time, the other limit's instruction is dead text.
+
+P338 loosening without `override`
+    A file may tighten what it extends, and says `override` where it loosens. Looser is a larger maximum, or a
+    larger maximum with its extension.
+
+P339 other price than the base's
+    A base's price cannot be changed: lowering it would loosen the base's `cost` limit unseen.
+
+P340 not supported by this version
+    The statement is part of the language and written correctly, but this version cannot carry it out. It is
+    refused, because a policy that promises something and does not keep it is worse than one that does not
+    promise it.
+
+P401 file that cannot be read
+    The file does not exist, or its permissions do not allow reading it.
+
+P402 directory instead of a file
+    `policy check` searches directories for files; everything else takes a file.
+
+P403 file too large
+    A policy file is at most 1 MiB.
+
+P404 not a text file
+    Policies are UTF-8 text, with or without a byte order mark.
+
+P405 path outside of the root
+    A policy may ask only for files inside one directory: that of the first file, unless the host names another
+    (`--root DIR`, `load(..., root=...)`). Paths are relative to the file they stand in; links are followed
+    first.
+
+P406 files that ask for each other
+    `extends` and `import` must not lead back to the same file. The message shows the circle.
+
+P407 chain of files too long
+    A file, what it extends or imports, what that does, and so on: 16 at most.
+
+P408 statement that an import does not bring
+    `import` brings tools, breakers, `let`s and tests. Limits and all that goes with them are inherited by
+    `extends` only, so that there is one place to look for them.
+
+P900 unused suppression
+    A `# policy: allow` that silences nothing may hide a finding to come. Remove it.
+
+P901 suppression without a reason
+    Say why the finding is right here: `# policy: allow P319 kept for the next release`.
+
+P902 malformed suppression
+    A suppression is a comment on a line of its own above the statement it is for: `# policy: allow CODE
+    reason`.
+"""
+
+
+def _parsed() -> dict[str, Page]:
+    pages: dict[str, Page] = {}
+    for part in re.split(r"\n(?=P[0-9]{3} )", _PAGES.strip()):
+        head, _, text = part.partition("\n")
+        lines = [line.removeprefix("    ") for line in text.strip("\n").split("\n")]
+        pages[head[:4]] = Page(head[5:], "\n".join(lines))
+    return pages
+
+
+PAGES: dict[str, Page] = _parsed()
+"""Code, to its page."""
+
+
+def page(code: str) -> str | None:
+    """The page of a code (in capitals or not), as text; ``None`` if there is no such code."""
+    found = PAGES.get(code.upper())
+    return f"{code.upper()}: {found.title}\n\n{found.text}\n" if found else None

@@ -1,0 +1,91 @@
+"""The corpus of broken policies: exact output, every code, the rules of wording, and fixes that fix."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import diagnostics_corpus as corpus
+import pytest
+
+from policy_lang import checks
+from policy_lang.catalogue import PAGES, page
+from policy_lang.diagnostics import Diagnostic, Edit
+
+ELSEWHERE = {"P403", "P407"}
+"""Codes whose case is made in a test, because a file of a megabyte or seventeen files in a chain are no corpus."""
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_case_is_rendered_exactly(name: str) -> None:
+    assert corpus.rendered(name) == corpus.expected(name)
+
+
+def test_every_expected_output_has_its_case() -> None:
+    assert sorted(path.stem for path in corpus.CASES.glob("*.txt")) == corpus.names()
+
+
+def _codes_in_source() -> set[str]:
+    root = Path(corpus.__file__).parents[2] / "policy_lang"
+    texts = (path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.name != "catalogue.py")
+    return {code for text in texts for code in re.findall(r'"(P[0-9]{3})"', text)}
+
+
+def test_every_code_has_a_case_and_a_page() -> None:
+    codes = _codes_in_source()
+    shown = {finding.code for name in corpus.names() for finding in corpus.findings(name)}
+    assert codes - ELSEWHERE <= shown, "a code without a case"
+    assert codes == set(PAGES), "a code without a page, or a page without a code"
+
+
+def test_a_page_is_found_by_its_code() -> None:
+    assert page("p330") == page("P330")
+    assert "reserve" in (page("P330") or "")
+    assert page("P999") is None
+
+
+def _all() -> list[tuple[str, Diagnostic]]:
+    return [(name, finding) for name in corpus.names() for finding in corpus.findings(name)]
+
+
+def test_wording() -> None:
+    for name, finding in _all():
+        parts = [finding.message, finding.help, finding.primary.text, *(label.text for label in finding.secondary)]
+        for text in filter(None, parts):
+            assert "\n" not in text, (name, text)
+            assert not text.endswith((".", "!")), (name, text)
+            assert text[0].islower() or not text[0].isalpha(), (name, text)
+            assert not re.search(r"\b(None|str|int|dict|Token|NAME|QUANTITY|STRING|_NL|_LB)\b", text), (name, text)
+            assert text.count("`") % 2 == 0, (name, text)
+        assert finding.message, name
+
+
+def test_at_most_five_things_are_expected() -> None:
+    for name, finding in _all():
+        if finding.primary.text.startswith("expected "):
+            items = re.sub(r"`[^`]*`", "x", finding.primary.text).replace(" or ", ", ").split(", ")
+            assert len(items) <= 5, (name, finding.primary.text)
+
+
+def apply(text: str, edits: tuple[Edit, ...]) -> str:
+    """The text with edits made, from the last to the first so that offsets stay right."""
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
+        text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
+    return text
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_fix_makes_its_finding_go_away(name: str) -> None:
+    root = corpus.CASES
+    for finding in corpus.findings(name):
+        if not finding.fix or any(edit.span.source is not finding.primary.span.source for edit in finding.fix):
+            continue
+        source = finding.primary.span.source
+        if source.name != f"{name}.policy":
+            continue
+        params = corpus.PARAMS.get(name)
+        before = checks(source.text, source.name, root=root, params=params)[1]
+        after = checks(apply(source.text, finding.fix), source.name, root=root, params=params)[1]
+        same = (finding.code, finding.message)
+        count = [(f.code, f.message) for f in before].count(same), [(f.code, f.message) for f in after].count(same)
+        assert count[1] < count[0], (name, finding.code, finding.message, finding.fix)
