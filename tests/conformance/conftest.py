@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -20,3 +21,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     }
     asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), _LONGEST_S))
     return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    table = sys.modules.get("test_conformance_table")
+    if table is None:
+        return
+    terminalreporter.section("conformance")
+    terminalreporter.write_line(table.render())
+    terminalreporter.write_line(f"whole runs in which a counter was translated: {table.translated()}")
