@@ -130,14 +130,16 @@ def _thresholds(
 ) -> tuple[Book, tuple[str, ...], tuple[Note, ...]]:
     """What was crossed by admitting this call, and what is told in its request (nothing, if it is final)."""
     book = s.book
-    crossed, more = core.thresholds.cross(book.crossed, lambda plan: core.standing(plan, v, book, at))
+    crossed, more = core.thresholds.cross(v, book, at)
     told = book.told
     notices: list[str] = []
     if not final:
         for bit, threshold, plan in core.thresholds.untold(crossed, told):
             told |= 1 << bit
             notices.append(fill(threshold.text or "", core.words(plan, v, book, at)))
-    return structs.replace(book, crossed=crossed, told=told), tuple(notices), (*notes, *more)
+    if crossed != book.crossed or told != book.told:
+        book = structs.replace(book, crossed=crossed, told=told)
+    return book, tuple(notices), (*notes, *more)
 
 
 # -- the host's functions -----------------------------------------------------------------------

@@ -5,53 +5,90 @@ Computes; decides nothing. All integers: tokens, micro-dollars, milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.core.machine.machine import Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Finalize, Policy, Price
 from engine.core.state import NO_TIME, Book, CallState, Run, Spent
-from engine.core.usage import cost, cost_increase, find_price, increase, largest
+from engine.core.usage import cost, cost_increase, increase, largest, plain
 
 _NO_USAGE = Usage()
 
+Values = tuple[int, ...]
+
+_USED: dict[str, Callable[[Book, int], int]] = {
+    "wall": lambda book, at: max(0, at - book.run.started),
+    "tokens": lambda book, at: book.spent.input + book.spent.output,
+    "input_tokens": lambda book, at: book.spent.input,
+    "output_tokens": lambda book, at: book.spent.output,
+    "cost": lambda book, at: book.spent.cost,
+}
+"""What the run itself has used by a moment."""
+
+_USED_BEFORE: dict[str, Callable[[Book, int], int]] = {
+    "tokens": lambda book, at: book.run.thread_used.tokens,
+    "input_tokens": lambda book, at: book.run.thread_used.input_tokens,
+    "output_tokens": lambda book, at: book.run.thread_used.output_tokens,
+    "cost": lambda book, at: book.run.thread_used.cost,
+}
+"""What the thread's earlier runs have used."""
+
+_NEED: dict[str, Callable[[Price | None, int], int]] = {
+    "wall": lambda price, size: 1,
+    "tokens": lambda price, size: size + 1,
+    "input_tokens": lambda price, size: max(1, size),
+    "output_tokens": lambda price, size: 1,
+    "cost": lambda price, size: max(1, cost(price, Usage(size, 1))) if price else 1,
+}
+"""What a request of ``size`` input tokens needs, with one token of output."""
+
 
 class Amount:
-    """One limit on an amount. ``reserve`` counts while its ladder still has a finalization to make."""
+    """One limit on an amount.
+
+    ``used(book, at)`` is what its scope has used, ``need(price, size)`` what a request needs, ``maximum(values)`` what
+    there is, and ``kept(values)`` what an ordinary call must leave for the final one. ``moves``: the last two depend on
+    how far the ladder has been climbed.
+    """
 
     def __init__(self, plan: Plan, machine: Machine) -> None:
         self.plan = plan
         self.resource = plan.resource
-        self.thread = plan.limit.scope == "thread"
-        self.reserve = plan.limit.reserve
-        self.step = machine.index(plan.step) if plan.step else None
-        self.last_finalize = max((i for i, s in enumerate(plan.steps) if isinstance(s, Finalize)), default=-1)
-        self.extension = plan.extension()
+        self.used = _used(plan)
+        self.need = _NEED[plan.resource]
+        self.moves = plan.step is not None
+        self.maximum = maximum_of(plan, machine)
+        self.kept = _kept(plan, machine)
 
-    def maximum(self, values: tuple[int, ...]) -> int:
-        """The maximum as it stands, with the extension if it was taken."""
-        if self.extension and self.step is not None and values[self.step] > self.extension[0]:
-            return self.plan.maximum + self.extension[1]
-        return self.plan.maximum
 
-    def kept(self, values: tuple[int, ...]) -> int:
-        """What an ordinary call must leave for the final one."""
-        position = values[self.step] if self.step is not None else 0
-        return self.reserve if position <= self.last_finalize else 0
+def maximum_of(plan: Plan, machine: Machine) -> Callable[[Values], int]:
+    """The maximum of a limit as it stands, with the extension if it was taken."""
+    maximum, extension = plan.maximum, plan.extension()
+    if extension is None or plan.step is None:
+        return lambda values: maximum
+    (position, by), step = extension, machine.index(plan.step)
+    return lambda values: maximum + by if values[step] > position else maximum
 
-    def used(self, book: Book, at: int) -> int:
-        """What the limit's scope has used by now."""
-        run, spent = book.run, book.spent
-        before = run.thread_used if self.thread else None
-        match self.resource:
-            case "wall":
-                return max(0, at - run.started)
-            case "tokens":
-                return spent.input + spent.output + (before.tokens if before else 0)
-            case "input_tokens":
-                return spent.input + (before.input_tokens if before else 0)
-            case "output_tokens":
-                return spent.output + (before.output_tokens if before else 0)
-        return spent.cost + (before.cost if before else 0)
+
+def _kept(plan: Plan, machine: Machine) -> Callable[[Values], int]:
+    """The reserve, while the ladder still has a finalization to make."""
+    reserve = plan.limit.reserve
+    last_finalize = max((i for i, s in enumerate(plan.steps) if isinstance(s, Finalize)), default=-1)
+    if plan.step is None:
+        kept = reserve if last_finalize >= 0 else 0
+        return lambda values: kept
+    step = machine.index(plan.step)
+    return lambda values: reserve if values[step] <= last_finalize else 0
+
+
+def _used(plan: Plan) -> Callable[[Book, int], int]:
+    used = _USED[plan.resource]
+    if plan.limit.scope != "thread":
+        return used
+    before = _USED_BEFORE[plan.resource]
+    return lambda book, at: used(book, at) + before(book, at)
 
 
 class Amounts:
@@ -67,54 +104,49 @@ class Amounts:
 
     def price(self, model: str) -> Price | None:
         """The price of a model, by its exact name."""
-        return find_price(self.prices.values(), model) if self.prices else None
+        return self.prices.get(model)
 
     def states(
         self, values: tuple[int, ...], book: Book, at: int, model: str = "", input_tokens: int | None = None
     ) -> tuple[int, ...]:
         """For each limit ``NOTHING``, ``RESERVE`` or ``ENOUGH`` for a request of this size and one token of output."""
-        return tuple(self._state(a, values, book, at, model, input_tokens or 0) for a in self.limits)
-
-    def _state(self, a: Amount, values: tuple[int, ...], book: Book, at: int, model: str, size: int) -> int:
-        left = a.maximum(values) - a.used(book, at)
-        need = self._need(a.resource, model, size)
-        if left < need:
-            return NOTHING
-        return RESERVE if left - need < a.kept(values) else ENOUGH
-
-    def _need(self, resource: str, model: str, size: int) -> int:
-        if resource == "tokens":
-            return size + 1
-        if resource == "input_tokens":
-            return max(1, size)
-        if resource == "cost":
-            price = self.price(model)
-            return max(1, cost(price, Usage(input=size, output=1))) if price else 1
-        return 1
+        price, size = self.prices.get(model), input_tokens or 0
+        states = []
+        for a in self.limits:
+            free = a.maximum(values) - a.used(book, at) - a.need(price, size)
+            states.append(NOTHING if free < 0 else RESERVE if free < a.kept(values) else ENOUGH)
+        return tuple(states)
 
     def deadline(self, values: tuple[int, ...], run: Run, final: bool) -> int:
         """The moment (ms) by which a call or tool must be over: earlier by the reserve unless the call is final."""
-        times = [run.started + a.maximum(values) - (0 if final else a.kept(values)) for a in self.walls]
-        return min(times, default=NO_TIME)
+        earliest = NO_TIME
+        for a in self.walls:
+            time = run.started + a.maximum(values) - (0 if final else a.kept(values))
+            if time < earliest:
+                earliest = time
+        return earliest
 
     def largest_output(self, values: tuple[int, ...], book: Book, call: CallState, final: bool) -> int | None:
         """The largest output in tokens that every pool leaves, at most what the host asked for; ``None``: no bound."""
         bounds = [] if call.max_output is None else [call.max_output]
-        size = call.input_tokens or 0
+        size, price = call.input_tokens or 0, self.prices.get(call.model)
         for a in self.pools:
             left = a.maximum(values) - a.used(book, 0) - (0 if final else a.kept(values))
             if a.resource == "tokens":
                 bounds.append(left - size)
             elif a.resource == "output_tokens":
                 bounds.append(left)
-            elif a.resource == "cost" and (price := self.price(call.model)) and price.output:
-                bounds.append((left - cost(price, Usage(input=size))) * 1_000_000 // price.output)
+            elif a.resource == "cost" and price is not None and price.output:
+                bounds.append((left - cost(price, Usage(size))) * 1_000_000 // price.output)
         return max(1, min(bounds)) if bounds else None
 
     def charge(self, spent: Spent, call: CallState, reported: Usage) -> tuple[Spent, Usage]:
         """Charge what a cumulative report of the call's attempt adds; returns what has now been charged for it."""
-        before = call.charged or _NO_USAGE
-        price = self.price(call.model)
+        before, price = call.charged, self.prices.get(call.model)
+        if before is None:
+            if plain(reported):  # the one report of its attempt, as a rule
+                return add(spent, reported, cost(price, reported) if price else 0), reported
+            before = _NO_USAGE
         more = cost_increase(price, before, reported) if price else 0
         return add(spent, increase(before, reported), more), largest(before, reported)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from types import SimpleNamespace
 
-from engine.core.amounts import Amounts
+from engine.core.amounts import Amount, Amounts, maximum_of
 from engine.core.decisions import Note
 from engine.core.machine.build import METERS, build
 from engine.core.machine.machine import Machine, Phase, Rule
@@ -17,7 +17,7 @@ from engine.core.machine.rules import meter
 from engine.core.policy import Finalize, Policy
 from engine.core.state import Book, LimitHit, Spent, State, Used
 from engine.core.texts import fill, quantity
-from engine.core.thresholds import Thresholds
+from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
 from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, REFUSALS, RESOURCES
 
@@ -37,15 +37,15 @@ class Core:
         self.plans = plans_of(policy)
         self.amounts = Amounts(policy, self.plans, self.machine)
         self.tools = ToolRules(policy)
-        self.thresholds = Thresholds(policy, self.plans)
         self.has_thresholds = bool(policy.thresholds)
         self.attempt_wall = _attempt_wall(policy)
         self.final_tools = policy.finalization.tools
         self.atomic = any(plan.limit.atomic for plan in self.plans)
-        self._fuel = tuple(self.machine.index(p.fuel) if p.counted else -1 for p in self.plans)
         self._step = tuple(self.machine.index(p.step) if p.step else -1 for p in self.plans)
+        by_plan = {a.plan.index: _standing_of_amount(a) for a in self.amounts.limits}
+        self._standings = tuple(by_plan.get(p.index) or _standing_of_count(p, self.machine) for p in self.plans)
+        self.thresholds = Thresholds(policy, tuple(zip(self.plans, self._standings, strict=True)))
         self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
-        self._walls = {a.plan.index: a for a in self.amounts.limits}
         names = [v.name for v in self.machine.variables]
         self.asked = names.index("asked") if "asked" in names else -1
         self.rounds = names.index(meter("tool_iterations"))
@@ -53,13 +53,7 @@ class Core:
 
     def standing(self, plan: Plan, values: Values, book: Book, at: int) -> tuple[int, int]:
         """What a limit's scope has used, and its maximum as it stands."""
-        if not plan.counted:
-            amount = self._walls[plan.index]
-            return amount.used(book, at), amount.maximum(values)
-        maximum, extension = plan.maximum, plan.extension()
-        if extension and values[self._step[plan.index]] > extension[0]:
-            maximum += extension[1]
-        return maximum - values[self._fuel[plan.index]], maximum
+        return self._standings[plan.index](values, book, at)
 
     def hit(self, plan: Plan, values: Values, book: Book, at: int) -> LimitHit:
         """The limit in numbers, for an outcome."""
@@ -71,9 +65,20 @@ class Core:
 
     def used(self, values: Values, spent: Spent) -> Used:
         """Everything the run has used so far."""
-        calls, attempts, iterations, tools, unknown = (values[i] for i in self._meters)
-        counts = (calls, attempts, iterations, tools, unknown)
-        return Used(*counts, spent.input, spent.output, spent.cached, spent.cache_write, spent.reasoning, spent.cost)
+        calls, attempts, iterations, tools, unknown = self._meters
+        return Used(
+            values[calls],
+            values[attempts],
+            values[iterations],
+            values[tools],
+            values[unknown],
+            spent.input,
+            spent.output,
+            spent.cached,
+            spent.cache_write,
+            spent.reasoning,
+            spent.cost,
+        )
 
     def words(self, plan: Plan, values: Values, book: Book, at: int) -> dict[str, str]:
         """What the placeholders of a text about this limit say."""
@@ -93,8 +98,8 @@ class Core:
 
     def finalize_step(self, plan: Plan, values: Values) -> Finalize:
         """The finalization a ladder stands at."""
-        position = values[self._step[plan.index]] if plan.step else 0
-        step = plan.steps[position]
+        place = self._step[plan.index]
+        step = plan.steps[values[place] if place >= 0 else 0]
         assert isinstance(step, Finalize)
         return step
 
@@ -115,6 +120,20 @@ class Core:
         plan = self.plans[rule.effect.limit]
         used, maximum = self.standing(plan, values, book, at)
         return Note("extended", f"{plan.limit.id} was extended", plan.resource, used, maximum, rule.origin)
+
+
+def _standing_of_amount(amount: Amount) -> Standing:
+    return lambda values, book, at: (amount.used(book, at), amount.maximum(values))
+
+
+def _standing_of_count(plan: Plan, machine: Machine) -> Standing:
+    maximum_at, fuel = maximum_of(plan, machine), machine.index(plan.fuel)
+
+    def standing(values: Values, book: Book, at: int) -> tuple[int, int]:
+        maximum = maximum_at(values)
+        return maximum - values[fuel], maximum
+
+    return standing
 
 
 def illegal_phase(state: State, what: str) -> str:

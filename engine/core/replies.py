@@ -124,8 +124,9 @@ def _charged(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallStat
     call = structs.replace(call, charged=charged)
     book, notes = structs.replace(s.book, spent=spent), ((_ESTIMATED,) if e.estimated else ())
     if core.has_thresholds:
-        crossed, more = core.thresholds.cross(book.crossed, lambda p: core.standing(p, s.vars, book, e.at))
-        return State(s.vars, e.at, s.n, call, s.round, structs.replace(book, crossed=crossed)), (*notes, *more)
+        crossed, more = core.thresholds.cross(s.vars, book, e.at)
+        if more:
+            book, notes = structs.replace(book, crossed=crossed), (*notes, *more)
     return State(s.vars, e.at, s.n, call, s.round, book), notes
 
 

@@ -99,7 +99,7 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
     crossed = s.book.crossed
     more: tuple[Note, ...] = ()
     if core.has_thresholds:
-        crossed, more = core.thresholds.cross(s.book.crossed, lambda p: core.standing(p, v, s.book, at))
+        crossed, more = core.thresholds.cross(v, s.book, at)
     notes = (*notes, *folded.notes, *more)
     verdicts, counts = tuple(folded.verdicts), folded.counts
     kind = rule.effect.kind

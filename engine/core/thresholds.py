@@ -10,37 +10,41 @@ from collections.abc import Callable
 from engine.core.decisions import Note
 from engine.core.machine.plan import Plan, origin_of
 from engine.core.policy import Policy, Threshold
+from engine.core.state import Book
 
-Standing = Callable[[Plan], tuple[int, int]]
-"""What a limit has used, and its maximum as it stands."""
+Standing = Callable[[tuple[int, ...], Book, int], tuple[int, int]]
+"""Of the machine's values, the book and a moment: what a limit has used, and its maximum as it stands."""
 
 
 class Thresholds:
     """The thresholds of one policy, each a bit of the state's ``crossed`` and ``told``."""
 
-    def __init__(self, policy: Policy, plans: tuple[Plan, ...]) -> None:
+    def __init__(self, policy: Policy, limits: tuple[tuple[Plan, Standing], ...]) -> None:
         ordered = sorted(policy.thresholds, key=lambda t: (t.resource, t.percent, t.action, t.text or ""))
-        self._all = tuple((t, tuple(p for p in plans if p.resource == t.resource)) for t in ordered)
-        self._tells = sum(1 << bit for bit, t in enumerate(ordered) if t.action == "tell")
+        self.all = tuple((t, tuple(x for x in limits if x[0].resource == t.resource)) for t in ordered)
+        self.tells = sum(1 << bit for bit, t in enumerate(ordered) if t.action == "tell")
 
-    def cross(self, crossed: int, standing: Standing) -> tuple[int, tuple[Note, ...]]:
+    def cross(self, values: tuple[int, ...], book: Book, at: int) -> tuple[int, tuple[Note, ...]]:
         """The thresholds crossed by now, and a note for each that was not before."""
-        notes: list[Note] = []
-        for bit, (threshold, plans) in enumerate(self._all):
+        crossed = book.crossed
+        notes: tuple[Note, ...] = ()
+        for bit, (threshold, limits) in enumerate(self.all):
             if crossed >> bit & 1:
                 continue
-            for plan in plans:
-                used, maximum = standing(plan)
+            for plan, standing in limits:
+                used, maximum = standing(values, book, at)
                 if used * 100 >= threshold.percent * maximum:
                     crossed |= 1 << bit
-                    notes.append(_note(threshold, plan, used, maximum))
+                    notes = (*notes, _note(threshold, plan, used, maximum))
                     break
-        return crossed, tuple(notes)
+        return crossed, notes
 
     def untold(self, crossed: int, told: int) -> tuple[tuple[int, Threshold, Plan], ...]:
         """Bit, threshold and limit of every ``tell`` that was crossed and not yet told."""
-        due = crossed & ~told & self._tells
-        return tuple((bit, t, plans[0]) for bit, (t, plans) in enumerate(self._all) if due >> bit & 1 and plans)
+        due = crossed & ~told & self.tells
+        if not due:
+            return ()
+        return tuple((bit, t, limits[0][0]) for bit, (t, limits) in enumerate(self.all) if due >> bit & 1 and limits)
 
 
 def _note(threshold: Threshold, plan: Plan, used: int, maximum: int) -> Note:

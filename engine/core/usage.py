@@ -37,25 +37,32 @@ def cost(price: Price, usage: Usage) -> int:
     return -(-total // _PER)
 
 
+def plain(usage: Usage) -> bool:
+    """A report without negative numbers, which no provider means."""
+    return (
+        usage.input >= 0 and usage.output >= 0 and usage.cached >= 0 and usage.cache_write >= 0 and usage.reasoning >= 0
+    )
+
+
 def largest(charged: Usage, reported: Usage) -> Usage:
     """Both reports of one attempt in one: the larger number of each category."""
     return Usage(
-        input=max(charged.input, reported.input),
-        output=max(charged.output, reported.output),
-        cached=max(charged.cached, reported.cached),
-        cache_write=max(charged.cache_write, reported.cache_write),
-        reasoning=max(charged.reasoning, reported.reasoning),
+        max(charged.input, reported.input),
+        max(charged.output, reported.output),
+        max(charged.cached, reported.cached),
+        max(charged.cache_write, reported.cache_write),
+        max(charged.reasoning, reported.reasoning),
     )
 
 
 def increase(charged: Usage, reported: Usage) -> Usage:
     """What a cumulative report adds to what has been charged for the same attempt; never negative."""
     return Usage(
-        input=max(0, reported.input - charged.input),
-        output=max(0, reported.output - charged.output),
-        cached=max(0, reported.cached - charged.cached),
-        cache_write=max(0, reported.cache_write - charged.cache_write),
-        reasoning=max(0, reported.reasoning - charged.reasoning),
+        max(0, reported.input - charged.input),
+        max(0, reported.output - charged.output),
+        max(0, reported.cached - charged.cached),
+        max(0, reported.cache_write - charged.cache_write),
+        max(0, reported.reasoning - charged.reasoning),
     )
 
 
