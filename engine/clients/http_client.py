@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import inspect
-import ipaddress
 import os
 import re
 import ssl
@@ -22,6 +21,7 @@ from urllib.parse import quote
 import httpx
 
 from engine.clients import classify
+from engine.clients.address import checked_base_url, is_loopback
 from engine.clients.base import Bounds, ClientConfigError, ModelError, OnDelta, Partial
 from engine.clients.errors import ErrorInfo, excerpt, read_error, transport_failure
 from engine.clients.sse import EventParser
@@ -72,10 +72,10 @@ class HttpClient:
             raise ClientConfigError("a client needs the name of a model")
         self.model = model
         self.name = name or model
-        self.base_url = _checked_base_url(base_url or self.default_base_url)
+        self.base_url = checked_base_url(base_url or self.default_base_url)
         self.max_output = max_output
         self.bounds = bounds or Bounds()
-        self._loopback = _is_loopback(self.base_url.host)
+        self._loopback = is_loopback(self.base_url.host)
         self._key = self._read_key(api_key_env)
         self._url = self._endpoint()
         self._headers = self._all_headers(headers or {})
@@ -207,7 +207,8 @@ class HttpClient:
         return [(name.encode(), value.encode()) for name, value in merged.items()]
 
     def redacted(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        # A provider may repeat a key it refuses. One of a few letters is a placeholder, found in any word.
+        return text.replace(self._key, "***") if self._key and len(self._key) >= 8 else text
 
 
 class _Attempt:
@@ -376,26 +377,3 @@ async def _close(response: httpx.Response) -> None:
 
 def _too_large(what: str, most: int) -> ModelError:
     return ModelError("provider", f"the {what} is larger than {most:,} bytes; reading stopped")
-
-
-def _checked_base_url(text: str) -> httpx.URL:
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL as exc:
-        raise ClientConfigError(f"`{text}` is not a URL: {exc}") from None
-    if url.userinfo:
-        raise ClientConfigError("a base URL may not contain a user or password; pass a header instead")
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ClientConfigError(f"`{text}` is not an http:// or https:// URL")
-    if url.query or url.fragment:
-        raise ClientConfigError(f"`{text}` may not contain `?` or `#`: give the address up to the version")
-    return url
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
