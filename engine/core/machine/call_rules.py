@@ -6,7 +6,7 @@ from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Not, Var, a
 from engine.core.machine.machine import Count, Effect, Phase, Refill, Rule, Set, Spend
 from engine.core.machine.plan import RESERVE, Plan
 from engine.core.machine.rules import NOT_FINAL, Context, Updates, asks_host, late, meter, rule, to, would_not_fit
-from engine.core.policy import Finalize, Stop
+from engine.core.policy import Extend, Finalize, Stop
 
 
 def start(c: Context) -> tuple[Rule, ...]:
@@ -60,6 +60,11 @@ def resolved(c: Context) -> tuple[Rule, ...]:
             move = (ready, Set("asked", 0), Set(plan.step or "", position + 1))
             ok = (ready, Set("given", 1))
             rules.append(rule("resolved.ok", plan, given, ok, "again", "resolved", position))
+            if any(isinstance(later, Extend) for later in plan.steps[position + 1 : position + 2]):
+                # More is granted instead: what waited for this finalization does so no longer.
+                mine = all_of(asked, Eq(Var("pending"), Lit(plan.index + 1)))
+                forget = (*move, Set("pending", 0))
+                rules.append(rule("resolved.given_up", plan, mine, forget, "again", "resolver_failed", position))
             rules.append(rule("resolved.failed", plan, asked, move, "again", "resolver_failed", position))
     rules.append(Rule("resolved.other", TRUE, (ready,), Effect("again"), "default: resolve"))
     return tuple(rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core.machine.expr import TRUE, Eq, Expr, Lit, Var, all_of
+from engine.core.machine.expr import TRUE, Eq, Expr, Lit, Var, all_of, any_of
 from engine.core.machine.machine import Effect, Grant, Phase, Rule, Set, Update
 from engine.core.machine.plan import DRAWN_BY_CALLS, Plan, origin_of, plans_of
 from engine.core.policy import Finalize, Policy
@@ -85,7 +85,9 @@ def late(c: Context, event: str, guard: Expr = TRUE, effect: str = "end") -> lis
 def would_not_fit(event: str, plan: Plan) -> list[Rule]:
     """Nothing is left: the ladder's extension is taken now, or else the run ends."""
     end = rule(f"{event}.spent", plan, plan.exhausted(), to(Phase.ENDED), "end", "incomplete")
-    return [*extensions(event, plan, plan.tight()), end]
+    # The final call may use what is kept for it, so for its own attempts only nothing at all is too little.
+    short = plan.exhausted() if plan.counted else any_of(plan.exhausted(), all_of(NOT_FINAL, plan.tight()))
+    return [*extensions(event, plan, short), end]
 
 
 def extensions(event: str, plan: Plan, exhausted: Expr) -> list[Rule]:

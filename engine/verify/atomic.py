@@ -1,0 +1,92 @@
+"""Rounds under an ``atomic`` limit: judged as a whole, because one call that does not fit refuses them all.
+
+``step`` folds such a round a second time from the start. What the first fold did is never seen, so
+the calls of a round are one transition here, made by interpreting the machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from engine.core.machine.expr import names
+from engine.core.machine.interpret import react
+from engine.core.machine.laws import Laws, watch
+from engine.core.machine.machine import Machine, Rule, Sort
+from engine.verify.observe import observe
+from engine.verify.successors import Branch
+
+State = tuple[int, ...]
+Broke = Callable[[int, State, tuple[Branch, ...]], None]
+
+_KINDS: tuple[dict[str, int], ...] = ({}, {"unknown": 1}, {"invalid": 1}, {"denied": 1}, {"limited": 1})
+"""The calls that the rules tell apart: what comes first decides."""
+
+
+def is_atomic(machine: Machine) -> bool:
+    """Does a limit refuse whole rounds?"""
+    return any("round_refused" in names(rule.guard) for rule in machine.rules["tool"])
+
+
+class AtomicRounds:
+    """The judging of whole rounds of at most ``max_open`` calls."""
+
+    def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
+        self.machine, self.laws, self.max_open = machine, laws, max_open
+        self.width = sum(v.sort is not Sort.METER for v in machine.variables)
+        self.meters = tuple(0 for v in machine.variables if v.sort is Sort.METER)
+        self.fired: Counter[str] = Counter()
+        self._folded: dict[tuple[State, bool], list[tuple[State, tuple[Branch, ...]]]] = {}
+
+    def judge(
+        self, s: State, seen: dict[State, object], push: Callable[[State], None], held: list[int], broke: Broke
+    ) -> None:
+        """Every round that can follow; it is then complete, or runs."""
+        values, ghosts = s[: self.width], s[self.width + 1 :]
+        for after, branches in self._rounds(values):
+            faults, watched = self._watch(ghosts, branches, held)
+            n = (*after, self.max_open, *watched)
+            if faults:
+                broke(faults[0], s, branches)
+            elif n not in seen:
+                seen[n] = (s, branches)
+                push(n)
+
+    def _rounds(self, values: State) -> Iterator[tuple[State, tuple[Branch, ...]]]:
+        for size in range(1, self.max_open + 1):
+            for round in itertools.product(_KINDS, repeat=size):
+                after, branches = self._fold(values, round, refused=0)
+                if any(self._refuses(b.rule) for b in branches):
+                    after, branches = self._fold(values, round, refused=1)
+                self.fired.update(b.rule.id for b in branches)
+                yield after, branches
+
+    def _refuses(self, rule: Rule) -> bool:
+        return rule.effect.word == "tool_calls" and self.laws.plans[rule.effect.limit].limit.atomic
+
+    def _fold(self, values: State, round: tuple[dict[str, int], ...], refused: int) -> tuple[State, tuple[Branch, ...]]:
+        branches: list[Branch] = []
+        everything = {f.name: 0 for f in self.machine.events["tool"].fields} | {"round_refused": refused}
+        for kind in round:
+            while True:
+                fields = {**everything, **kind}
+                values, rule = self._react(values, fields)
+                branches.append(Branch("tool", fields, rule))
+                if rule.effect.kind != "again":
+                    break
+        return values, tuple(branches)
+
+    def _react(self, values: State, fields: dict[str, int]) -> tuple[State, Rule]:
+        after, rule = react(self.machine, "tool", (*values, *self.meters), fields)
+        return after[: self.width], rule
+
+    def _watch(self, ghosts: State, branches: tuple[Branch, ...], held: list[int]) -> tuple[tuple[int, ...], State]:
+        faults: tuple[int, ...] = ()
+        for branch in branches:
+            for kind, fields in observe(self.laws.plans, branch.event, branch.fields, branch.rule.effect):
+                ghosts, broken, premises = watch(self.laws, ghosts, kind, fields)
+                faults += broken
+                for index in premises:
+                    held[index] = 1
+        return faults, ghosts

@@ -1,0 +1,86 @@
+"""What an outsider sees when a rule of the machine fires: its event and effect as observations.
+
+Only the event, its fields and the rule's effect are looked at, never a variable: ``laws`` could not
+find a mistake in what it is told by the machine itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.core.machine.machine import Effect
+from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
+
+Observation = tuple[str, dict[str, int]]
+
+_SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "round", "attempt"))
+"""Events that say that the attempt in flight has ended."""
+
+_VERDICT = ("unknown", "invalid", "denied", "limited")
+
+
+def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> list[Observation]:
+    """The observations of one reaction, in order."""
+    seen: list[Observation] = []
+    if event in _SETTLING:
+        seen.append(("settled", {}))
+    elif event in ("tool_end", "tool_ends"):
+        seen.append(("tool_ended", {}))
+    elif event == "hosted" and effect.kind != "again":
+        seen.append(("hosted", {}))
+    return seen + _of_effect(plans, event, fields, effect)
+
+
+def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> list[Observation]:
+    match effect.kind, effect.word:
+        case (("call" | "final"), _):
+            return [_admission(plans, event, fields, effect)]
+        case "again", ("extended" | "resolver_failed") as word:
+            kind = "extended" if word == "extended" else "unresolved"
+            return [(kind, _about(plans, fields, effect))]
+        case "retry", word:
+            return [("retry", {"pause": int(word == "pause")})]
+        case "round", _:
+            return [("round", {"late": int(_any_gone(plans, fields, walls=True))})]
+        case ("refuse", "refused") | ("resolve", "text"):
+            return [("refused", {"limit": effect.limit + 1})]
+        case "execute", _:
+            return [("execute", {name: fields[name] for name in _VERDICT})]
+        case "reply", word:
+            return [("replied", {"limit": effect.limit + 1, "unknown": int(word == "unknown_tool")})]
+        case "stop", _:
+            return [("stop", {})]
+        case "end", _:
+            return [("end", _about(plans, fields, effect))]
+        case "continue", _:
+            return _continued(event, fields)
+    return []
+
+
+def _continued(event: str, fields: Mapping[str, int]) -> list[Observation]:
+    if event == "start":
+        earlier = {
+            f"earlier_{n.removesuffix('_left_spent')}": v for n, v in fields.items() if n.endswith("_left_spent")
+        }
+        return [("begun", earlier)]
+    return [("complete", {})] if event == "judged" else []
+
+
+def _admission(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> Observation:
+    final = int(effect.kind == "final")
+    why = effect.limit + 1 if final else 0
+    late = int(_any_gone(plans, fields, walls=True))
+    spent = int(_any_gone(plans, fields, walls=False))
+    amounts = {p.field: fields[p.field] for p in plans if p.field in fields}
+    return event, {"final": final, "why": why, "late": late, "spent": spent, **amounts}
+
+
+def _any_gone(plans: tuple[Plan, ...], fields: Mapping[str, int], *, walls: bool) -> bool:
+    return any(fields.get(p.field) == NOTHING for p in plans if (p.resource == "wall") is walls)
+
+
+def _about(plans: tuple[Plan, ...], fields: Mapping[str, int], effect: Effect) -> dict[str, int]:
+    if effect.limit < 0 or effect.word not in ("incomplete", "extended", "resolver_failed"):
+        return {"limit": 0, "gone": 0, "tight": 0}
+    left = fields.get(plans[effect.limit].field, ENOUGH)
+    return {"limit": effect.limit + 1, "gone": int(left == NOTHING), "tight": int(left <= RESERVE)}
