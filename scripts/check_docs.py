@@ -1,0 +1,171 @@
+"""Check the documentation: what it quotes is current, its policies are sound, its links and commands exist.
+
+``--write`` rewrites the generated parts instead of complaining about them. A generated part stands between
+``<!-- generated: NAME -->`` or ``<!-- output: COMMAND -->`` and ``<!-- end -->``. A policy with a comment
+``<!-- file: NAME -->`` above it has that name, and later blocks of the page can extend or import it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from doc_parts import PARTS
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("docs", "spec_examples", "tests", "benchmarks")
+
+GENERATED = re.compile(r"<!-- (generated|output): (.+?) -->\n(.*?)<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- file: (\S+) -->\n)?```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+INLINE = re.compile(r"`(policy [^`]+)`")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """Every page of documentation, the readme first."""
+    found = [ROOT / "README.md"]
+    for folder in FOLDERS:
+        found += sorted((ROOT / folder).rglob("*.md"))
+    return found
+
+
+def policy(arguments: list[str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run the command ``policy`` of this environment."""
+    command = [sys.executable, "-m", "policy_lang.cli", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+# ---- generated parts
+
+
+def refreshed(text: str) -> str:
+    """The page with its generated parts as they should be."""
+    return GENERATED.sub(_part, text)
+
+
+def _part(match: re.Match[str]) -> str:
+    kind, name = match[1], match[2]
+    body = PARTS[name]() if kind == "generated" else _output(name)
+    return f"<!-- {kind}: {name} -->\n{body}\n<!-- end -->"
+
+
+def _output(command: str) -> str:
+    words = shlex.split(command)
+    if words[0] != "policy":
+        raise SystemExit(f"only `policy` commands are run for the documentation, not `{command}`")
+    done = policy(words[1:])
+    shown = (done.stdout + done.stderr).rstrip("\n")
+    return f"```console\n$ {command}\n{shown}\n```"
+
+
+# ---- policies, commands, links
+
+
+def policy_problems(text: str) -> Iterator[str]:
+    """What ``policy check`` finds in the policies of one page."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, block in enumerate(BLOCK.finditer(text), 1):
+            name, language, body = block[1] or f"block{number}.policy", block[2], block[3]
+            if language != "policy":
+                continue
+            (Path(folder) / name).write_text(body, encoding="utf-8")
+            done = policy(["check", "--format", "concise", name], Path(folder))
+            if done.returncode:
+                yield f"policy in line {line_of(text, block.start())}: {done.stdout.strip()}{done.stderr.strip()}"
+
+
+def command_problems(text: str, known: dict[str, str]) -> Iterator[str]:
+    """``policy`` commands and options on one page that do not exist. ``known``: subcommand to its help."""
+    shown = [
+        line[2:] for block in BLOCK.finditer(text) for line in block[3].splitlines() if line.startswith("$ policy ")
+    ]
+    for command in [*INLINE.findall(text), *shown]:
+        words = command.split()
+        if words[1] in ('"NAME"', "…") or words[1].startswith('"'):
+            continue  # the statement of the language, not the command
+        if words[1].startswith("-"):
+            continue
+        if words[1] not in known:
+            yield f"there is no command `policy {words[1]}`"
+            continue
+        for option in re.findall(r"(?<![\w-])--[a-z-]+", command):
+            if option not in known[words[1]]:
+                yield f"`policy {words[1]}` has no option {option}"
+
+
+def link_problems(page: Path, text: str) -> Iterator[str]:
+    """Relative links of a page that lead nowhere."""
+    for target in LINK.findall(BLOCK.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        if not place.exists():
+            yield f"the link `{target}` leads nowhere"
+        elif anchor and place.suffix == ".md" and anchor not in anchors(place.read_text(encoding="utf-8")):
+            yield f"`{target}`: no such heading"
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that headings of a page get."""
+    titles = HEADING.findall(BLOCK.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def line_of(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+# ---- all of it
+
+
+def problems(page: Path, known: dict[str, str]) -> Iterator[str]:
+    """Everything that is wrong with a page."""
+    text = page.read_text(encoding="utf-8")
+    if refreshed(text) != text:
+        yield "a generated part is not current; `make docs` rewrites it"
+    yield from policy_problems(text)
+    yield from command_problems(text, known)
+    yield from link_problems(page, text)
+
+
+def main() -> int:
+    """0 if nothing is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="rewrite the generated parts first")
+    args = parser.parse_args()
+    if args.write:
+        for page in pages():
+            text = page.read_text(encoding="utf-8")
+            if (new := refreshed(text)) != text:
+                page.write_text(new, encoding="utf-8")
+                print(f"rewrote {page.relative_to(ROOT)}")
+    from policy_lang.cli import COMMANDS
+
+    known = {name: policy([name, "--help"]).stdout for name in COMMANDS}
+    found = [(page, problem) for page in pages() for problem in problems(page, known)]
+    for page, problem in found:
+        print(f"{page.relative_to(ROOT)}: {problem}", file=sys.stderr)
+    found += [(ROOT / "spec_examples", text) for text in example_problems()]
+    print(f"checked {len(pages())} pages, {len(found) or 'no'} problems")
+    return 1 if found else 0
+
+
+def example_problems() -> list[str]:
+    """What ``policy check`` finds in the examples."""
+    done = policy(["check", "--format", "concise", "spec_examples"])
+    if not done.returncode:
+        return []
+    print(done.stdout + done.stderr, file=sys.stderr)
+    return ["the examples do not pass `policy check`"]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,104 @@
+"""The parts of the documentation that are made from the code, as Markdown, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.core.host import ABILITIES, NEEDS
+from engine.core.texts import duration
+from engine.core.vocabulary import (
+    DEFAULT_ATTEMPT_WALL_MS,
+    DEFAULT_GRACE_MS,
+    DEFAULT_INSTRUCTION,
+    PREFER_ORDER,
+    REASONS,
+    REFUSALS,
+    RESOURCES,
+)
+
+UNITS = {
+    "llm_calls": "one request handed to one client, the final one included",
+    "llm_attempts": "one request on the wire",
+    "tool_iterations": "one admitted round: a reply with at least one function call, however many",
+    "tool_calls": "one admitted execution of a tool; calls that are answered instead are not counted",
+    "unknown_tools": "one call of a tool that nobody registered",
+    "tokens": "one token of input or output, as the provider reports it, failed attempts included",
+    "input_tokens": "one token sent",
+    "output_tokens": "one token generated, hidden reasoning included",
+    "cost": "what the tokens cost by the price table",
+    "wall": "time since the run began",
+    "attempt_wall": "time of one attempt at a model call",
+}
+"""What one unit of each resource is."""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def instruction() -> str:
+    return f"```text\n{DEFAULT_INSTRUCTION}\n```"
+
+
+def refusals() -> str:
+    return table(("why", "text"), ((f"`{why}`", text) for why, text in REFUSALS.items()))
+
+
+def reasons() -> str:
+    return table(("reason", "also matched by"), ((f"`{r}`", f"`{b}`" if b else "") for r, b in REASONS.items()))
+
+
+def resources() -> str:
+    rows = (
+        (
+            f"`{r.name}`",
+            r.unit,
+            f"`{r.scope}`" if r.scope else "",
+            UNITS[r.name],
+            ", ".join(word for word, may in (("`extend`", r.extendable), ("`reserve`", r.reservable)) if may),
+        )
+        for r in RESOURCES.values()
+    )
+    return table(("resource", "unit", "scope if none is written", "one of it is", "may have"), rows)
+
+
+def defaults() -> str:
+    order = " ".join(f"`{name}`" for name in PREFER_ORDER)
+    return table(
+        ("what", "default"),
+        (
+            ("a limit without a ladder", "`stop`"),
+            ("a resource without a limit", "unlimited, counted"),
+            ("a failed model call", "the run ends `failed`, `llm_failure`"),
+            ("an unknown tool", "answered"),
+            ("`attempt_wall`", f"{duration(DEFAULT_ATTEMPT_WALL_MS)}"),
+            ("grace when a run is stopped", f"{duration(DEFAULT_GRACE_MS)}"),
+            ("finalization", "`mode proactive`, `tools strip`, `empty stop`"),
+            ("preference among reasons for a final call", order),
+        ),
+    )
+
+
+def abilities() -> str:
+    return table(("ability", "a host that has it"), ((f"`{name}`", text) for name, text in ABILITIES.items()))
+
+
+def needs() -> str:
+    rows = ((law, " and ".join(_one_of(group) for group in groups)) for law, groups in NEEDS.items())
+    return table(("law", "needs"), rows)
+
+
+def _one_of(group: tuple[str, ...]) -> str:
+    return " or ".join(f"`{name}`" for name in group)
+
+
+def commands() -> str:
+    from policy_lang.cli import COMMANDS
+
+    return table(("command", "what it does"), ((f"`policy {name}`", text) for name, text in COMMANDS.items()))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    part.__name__: part for part in (instruction, refusals, reasons, resources, defaults, abilities, needs, commands)
+}
