@@ -1,0 +1,323 @@
+"""``policy run`` as a user runs it: a process, a real server on loopback, exit codes, what is printed where."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply
+from engine.store.sqlite import SqliteStore
+
+POLICY = """\
+policy "e2e" lang 1
+param calls = 3
+limits {
+  llm_calls        calls  then finalize "Answer now."
+  tool_iterations  5      then stop
+}
+at 60% of llm_calls warn
+"""
+
+TOOLS = '''\
+import asyncio
+import os
+import signal
+
+
+async def weather(city: str) -> dict:
+    """The weather of a city."""
+    return {"city": city, "sky": "clear"}
+
+
+async def slow() -> str:
+    """Takes its time."""
+    await asyncio.sleep(60)
+
+
+def die() -> str:
+    """Ends the process, once."""
+    if not os.path.exists("died"):
+        open("died", "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "survived"
+'''
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "p.policy").write_text(POLICY)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "policy_lang.cli", "run", *map(str, arguments)]
+
+
+def environment():
+    root = Path(__file__).resolve().parents[2]
+    kept = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
+    return {**kept, "PYTHONPATH": str(root), "TERM": "xterm", "NO_PROXY": "*"}
+
+
+def policy_run(place, *arguments, stdin=None):
+    return subprocess.run(
+        command(*arguments), cwd=place, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
+    )
+
+
+def weather(text="Lima is warmer."):
+    return Script(
+        (
+            ScriptedReply(
+                text="Let me look.",
+                calls=(ScriptedCall("weather", {"city": "Lima"}), ScriptedCall("weather", {"city": "Oslo"})),
+            ),
+            ScriptedReply(tool="weather", args={"town": 1}),
+            ScriptedReply(text=text),
+        )
+    )
+
+
+def at(server, wire="openai"):
+    base = f"{server.url}/v1" if wire == "openai" else server.url
+    return ("--model", f"{wire}:rehearsed", "--base-url", base)
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_a_run_that_hits_its_limit_answers_inside_it(place, wire):
+    with Rehearsal(weather()) as server:
+        done = policy_run(place, "p.policy", "Which is warmer?", *at(server, wire), "--tools", "tools.py")
+        requests = list(server.ledger)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Lima is warmer.\n"
+    assert [len(r.offered) for r in requests] == [3, 3, 0]
+    said = done.stderr
+    assert "call 1 asks for weather, weather" in said
+    assert 'tool 1.0 weather ok: {"city":"Lima","sky":"clear"}' in said
+    assert "tool 2.0 weather not run (bad arguments)" in said
+    assert "note 60% of llm_calls used  [p.policy:7]" in said
+    assert "call 3 to rehearsed, final: llm_calls, p.policy:4" in said
+    assert "finalized: llm_calls (3 of 3 used)" in said
+    assert "decided  p.policy:4" in said
+    assert "3 of 3" in said
+    assert "2 of 5" in said
+    assert "\x1b" not in said
+
+
+def test_json_is_one_document_on_standard_output(place):
+    with Rehearsal(weather()) as server:
+        done = policy_run(place, "p.policy", "--json", *at(server), "--tools", "tools.py", "Which?")
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert (document["status"], document["text"], document["because"]) == ("finalized", "Lima is warmer.", "p.policy:4")
+    assert {b["limit"]: (b["used"], b["maximum"]) for b in document["limits"]} == {
+        "llm_calls": (3, 3),
+        "tool_iterations": (2, 5),
+    }
+    assert [m["role"] for m in document["messages"]][:2] == ["user", "assistant"]
+
+
+def test_a_terminal_sees_bars_and_no_control_characters_of_the_model(place):
+    with Rehearsal(weather("evil \x1b[2J text")) as server:
+        main, child = pty.openpty()
+        arguments = command("p.policy", "Which?", *at(server), "--tools", "tools.py")
+        process = subprocess.Popen(arguments, cwd=place, env=environment(), stdout=child, stderr=child)
+        os.close(child)
+        shown = _read_all(main, process)
+    assert process.returncode == 0
+    assert "█" in shown
+    assert "3 of 3" in shown
+    assert "evil �[2J text" in shown
+    assert "\x1b[2J" not in shown
+
+
+def _read_all(descriptor, process, seconds=30):
+    shown = b""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if select.select([descriptor], [], [], 0.1)[0]:
+            try:
+                piece = os.read(descriptor, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        elif process.poll() is not None:
+            break
+    process.wait(10)
+    os.close(descriptor)
+    return shown.decode()
+
+
+def test_a_param_and_the_question_from_standard_input(place):
+    with Rehearsal(Script((ScriptedReply(text="ok"),))) as server:
+        done = policy_run(place, "p.policy", "-", *at(server), "--set", "calls=1", "--system", "Be brief.", stdin="Hi?")
+        body = server.ledger[0].body
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1" in done.stderr
+    assert [m["content"] for m in body["messages"]] == ["Be brief.", "Hi?", "Answer now."]
+
+
+def test_no_answer_is_exit_code_1(place):
+    with Rehearsal(Script((ScriptedReply(fail="auth", message="bad key"),))) as server:
+        done = policy_run(place, "p.policy", "x", *at(server))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "failed: llm_failure" in done.stderr
+    assert "auth: " in done.stderr
+    assert "bad key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unreachable_server_is_one_clear_line(place):
+    done = policy_run(place, "p.policy", "x", "--model", "openai:x", "--base-url", "http://127.0.0.1:9/v1")
+    assert done.returncode == 1
+    assert "cannot connect" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# A user's mistakes.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.policy", "x", "--model", "openai:x"], "none.policy"),
+        (["broken.policy", "x", "--model", "openai:x"], "broken.policy:3"),
+        (["p.policy", "x"], "name a model: --model openai:NAME"),
+        (["p.policy", "x", "--model", "opnai:x"], "did you mean `openai:x`?"),
+        (["p.policy", "x", "--model", "openai:"], "names no model"),
+        (["p.policy", "x", "--model", "openai:x"], "OPENAI_API_KEY"),
+        (["p.policy", "x", "--model", "openai:x", "--base-url", "nonsense"], "nonsense"),
+        (["p.policy", " ", *["--model", "openai:x", "--base-url", "http://127.0.0.1:9"]], "the question is empty"),
+        (["p.policy", "x", "--set", "calls"], "`calls` is not of the form NAME=VALUE"),
+        (["p.policy", "x", "--set", "cals=3", "--model", "openai:x"], "cals"),
+        (["p.policy"], "QUESTION"),
+        (["--resume", "r"], "--resume needs the --journal"),
+        (["--resume", "r", "--journal", "none.sqlite"], "there is no journal none.sqlite"),
+        (["p.policy", "x", "--model", "openai:x", "--journal", "tools.py"], "tools.py"),
+    ],
+)
+def test_a_mistake_is_one_message_and_exit_code_2(place, arguments, said):
+    (place / "broken.policy").write_text('policy "x" lang 1\nlimits {\n  llm_cals 5\n}\n')
+    done = policy_run(place, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (place / "none.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, "there is no file t.py"),
+        ("def f(:\n", "t.py:1: SyntaxError"),
+        ("import os\nimport no_such_thing\n", "t.py:2: ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("x = 1\n\n\ny = x / 0\n", "t.py:4: ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(3)\n", "t.py:2: SystemExit: 3"),
+        ("x = 1\n", "t.py has no tools"),
+        ("TOOLS = 5\n", "t.py has no tools"),
+        ("TOOLS = [5]\n", "a tool is a function or a Tool, not a value of type `int`"),
+        ("def f(*words): ...\n", "tool `f` takes `*words`"),
+        ("def f(a: 'Nothing'): ...\n", "the annotations of tool `f` cannot be read"),
+    ],
+)
+def test_a_bad_tools_file_is_told_with_its_place(place, code, said):
+    if code is not None:
+        (place / "t.py").write_text(code)
+    done = policy_run(
+        place, "p.policy", "x", "--model", "openai:x", "--base-url", "http://127.0.0.1:9", "--tools", "t.py"
+    )
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_tools_from_a_module_and_a_missing_one(place):
+    with Rehearsal(weather()) as server:
+        done = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools")
+        assert done.returncode == 0, done.stderr
+        done = policy_run(place, "p.policy", "x", *at(server), "--tools", "no_tools")
+    assert done.returncode == 2
+    assert "there is no module `no_tools`" in done.stderr
+
+
+def test_resolvers_give_the_instruction(place):
+    (place / "r.policy").write_text('policy "r" lang 1\nlimits {\n  llm_calls 1 then finalize using wrap_up\n}\n')
+    (place / "r.py").write_text('def wrap_up(context):\n    return f"In French ({context.resource})."\n')
+    with Rehearsal(Script((ScriptedReply(text="Bon.", times="always"),))) as server:
+        done = policy_run(place, "r.policy", "x", *at(server), "--resolvers", "r.py")
+        assert done.returncode == 0, done.stderr
+        assert server.ledger[0].body["messages"][-1]["content"] == "In French (llm_calls)."
+        done = policy_run(place, "r.policy", "x", *at(server))
+    assert "no --resolvers file has `wrap_up`" in done.stderr
+
+
+# Journal, resume, threads, cancellation.
+
+
+def test_a_killed_run_is_resumed(place):
+    script = Script(
+        (ScriptedReply(tool="weather", args={"city": "Lima"}), ScriptedReply(tool="die"), ScriptedReply(text="done"))
+    )
+    with Rehearsal(script) as server:
+        killed = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py", "--journal", "j.sqlite")
+        assert killed.returncode == -signal.SIGKILL
+        store = SqliteStore(place / "j.sqlite", read_only=True)
+        run_id = store.runs()[0].run
+        store.close()
+        options = ("--resume", run_id, "--journal", "j.sqlite", "--tools", "tools.py", "--base-url", f"{server.url}/v1")
+        resumed = policy_run(place, *options)
+        assert resumed.returncode == 0, resumed.stderr
+        assert resumed.stdout == "done\n"
+        assert "finalized: llm_calls (3 of 3 used)" in resumed.stderr
+        assert len(list(server.ledger)) == 3
+        again = policy_run(place, *options)
+        assert (again.returncode, again.stdout) == (0, "done\n")
+        assert len(list(server.ledger)) == 3
+        (place / "other.policy").write_text(POLICY.replace("5  ", "6  "))
+        other = policy_run(place, "other.policy", *options)
+    assert other.returncode == 2
+    assert "began under another policy" in other.stderr
+    unknown = policy_run(place, "--resume", "nope", "--journal", "j.sqlite")
+    assert unknown.returncode == 2
+    assert "no run 'nope'" in unknown.stderr
+
+
+def test_a_thread_counts_over_runs_of_the_command(place):
+    (place / "t.policy").write_text('policy "t" lang 1\nlimits {\n  llm_calls 2 per thread then stop\n}\n')
+    with Rehearsal(Script((ScriptedReply(text="ok", times="always"),))) as server:
+        options = (*at(server), "--journal", "j.sqlite", "--thread", "a")
+        codes = [policy_run(place, "t.policy", "x", *options).returncode for _ in range(3)]
+    assert codes == [0, 0, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_cancels_the_run_properly(place, number):
+    script = Script((ScriptedReply(tool="slow"), ScriptedReply(text="never")))
+    with Rehearsal(script) as server:
+        arguments = command("p.policy", "x", *at(server), "--tools", "tools.py", "--journal", "j.sqlite")
+        process = subprocess.Popen(arguments, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True)
+        said = ""
+        while "tool 1.0 slow" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        process.send_signal(number)
+        said += process.communicate(timeout=20)[1]
+    assert process.returncode == 130, said
+    assert "cancelled: user" in said
+    assert "Traceback" not in said
+    store = SqliteStore(place / "j.sqlite", read_only=True)
+    assert store.runs()[0].status == "cancelled"
+    store.close()
