@@ -28,7 +28,7 @@ Block = dict[str, Any]
 class Anthropic(HttpClient):
     """A model behind ``POST {base_url}/v1/messages``."""
 
-    wire: ClassVar[str] = "anthropic"
+    wire: str = "anthropic"
     default_base_url: ClassVar[str] = "https://api.anthropic.com"
     default_key_env: ClassVar[str] = "ANTHROPIC_API_KEY"
     path: ClassVar[str] = "/v1/messages"

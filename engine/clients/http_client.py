@@ -46,7 +46,7 @@ class HttpClient:
     deadline of an attempt is an argument of ``complete``. ``transport`` replaces the network.
     """
 
-    wire: ClassVar[str]
+    wire: str
     default_base_url: ClassVar[str]
     default_key_env: ClassVar[str]
     path: ClassVar[str]

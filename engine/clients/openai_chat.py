@@ -17,7 +17,7 @@ from engine.core.messages import Message, Reply, Request, ToolSpec
 class OpenAIChat(HttpClient):
     """A model behind ``POST {base_url}/chat/completions``."""
 
-    wire: ClassVar[str] = "openai_chat"
+    wire: str = "openai_chat"
     default_base_url: ClassVar[str] = "https://api.openai.com/v1"
     default_key_env: ClassVar[str] = "OPENAI_API_KEY"
     path: ClassVar[str] = "/chat/completions"

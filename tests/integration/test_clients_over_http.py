@@ -28,7 +28,7 @@ def request(stream: bool = False, **changes) -> Request:
     return Request(**fields)
 
 
-class Session:
+class Talk:
     """A server and a client for it, and what the client's listener was told."""
 
     def __init__(self, spec: str, *replies: dict, transport: str = "httpx", **options):
@@ -71,7 +71,7 @@ class TestAnswers:
                 "text": "The answer, with ünïcode 😀.",
                 "usage": {"input": 100, "output": 20, "cached": 60, "cache_write": 8},
             }
-            async with Session(spec, reply, transport=transport) as s:
+            async with Talk(spec, reply, transport=transport) as s:
                 answer = await s.ask(stream)
 
                 assert answer.message.text == "".join(s.heard) == "The answer, with ünïcode 😀."
@@ -88,7 +88,7 @@ class TestAnswers:
     def test_parallel_tool_calls_and_then_an_answer(self, spec, stream, transport):
         async def steps():
             calls = [{"tool": "search", "args": {"q": "a"}}, {"tool": "search", "args": {"q": ["b", {"c": None}]}}]
-            async with Session(spec, {"text": "I look.", "calls": calls}, {"text": "Found."}, transport=transport) as s:
+            async with Talk(spec, {"text": "I look.", "calls": calls}, {"text": "Found."}, transport=transport) as s:
                 asked = await s.ask(stream)
                 assert asked.finish == "tool_calls"
                 assert [(c.id, c.name, c.arguments) for c in asked.message.tool_calls] == [
@@ -111,7 +111,7 @@ class TestAnswers:
     def test_ids_that_are_missing_repeated_or_odd_are_left_as_they_are(self, spec, stream, transport):
         async def steps():
             calls = [{"tool": "t", "id": "same", "count": 2}, {"tool": "t", "id": ""}, {"tool": "t", "id": "a b.c"}]
-            async with Session(spec, {"calls": calls}, transport=transport) as s:
+            async with Talk(spec, {"calls": calls}, transport=transport) as s:
                 answer = await s.ask(stream)
 
                 assert [c.id for c in answer.message.tool_calls] == ["same", "same", "", "a b.c"]
@@ -121,7 +121,7 @@ class TestAnswers:
     @BOTH
     def test_arguments_that_are_no_json_arrive_as_they_are(self, spec):
         async def steps():
-            async with Session(spec, {"tool": "t", "args": '{"q": '}) as s:
+            async with Talk(spec, {"tool": "t", "args": '{"q": '}) as s:
                 assert (await s.ask(True)).message.tool_calls[0].arguments == '{"q": '
 
         within(20, steps())
@@ -141,7 +141,7 @@ class TestAnswers:
     )
     def test_how_an_answer_finished(self, spec, stream, reply, finish, text):
         async def steps():
-            async with Session(spec, reply) as s:
+            async with Talk(spec, reply) as s:
                 answer = await s.ask(stream)
 
                 assert (answer.finish, answer.message.text) == (finish, text)
@@ -153,7 +153,7 @@ class TestAnswers:
         async def steps():
             hosted = {"tool": "web_search", "args": {"q": "x"}, "hosted": True}
             pause = {"text": "Searching.", "calls": [hosted], "finish": "pause"}
-            async with Session("anthropic:c", pause, {"text": "Done."}) as s:
+            async with Talk("anthropic:c", pause, {"text": "Done."}) as s:
                 paused = await s.ask(stream)
                 assert paused.finish == "pause"
                 assert paused.message.tool_calls == (ToolCall("call_1_1", "web_search", '{"q":"x"}', "hosted"),)
@@ -170,7 +170,7 @@ class TestAnswers:
     @pytest.mark.parametrize("stream", [False, True])
     def test_usage_that_is_not_reported_is_none(self, spec, stream):
         async def steps():
-            async with Session(spec, {"text": "x", "usage": "none"}) as s:
+            async with Talk(spec, {"text": "x", "usage": "none"}) as s:
                 assert (await s.ask(stream)).usage is None
 
         within(20, steps())
@@ -178,14 +178,14 @@ class TestAnswers:
     @BOTH
     def test_usage_reported_with_every_event_counts_once(self, spec):
         async def steps():
-            async with Session(spec, {"text": "x" * 99, "usage": {"input": 9, "output": 7, "cumulative": True}}) as s:
+            async with Talk(spec, {"text": "x" * 99, "usage": {"input": 9, "output": 7, "cumulative": True}}) as s:
                 assert (await s.ask(True)).usage == Usage(9, 7)
 
         within(20, steps())
 
     def test_reasoning_tokens_are_part_of_the_output(self):
         async def steps():
-            async with Session("openai:m", {"text": "x", "usage": {"output": 50, "reasoning": 40}}) as s:
+            async with Talk("openai:m", {"text": "x", "usage": {"output": 50, "reasoning": 40}}) as s:
                 usage = (await s.ask(True)).usage
 
                 assert usage is not None
@@ -213,7 +213,7 @@ class TestFinalCalls:
     ):
         async def steps():
             replies = ({"text": "final", "when": {"tools": False}}, {"tool": "search"})
-            async with Session(spec, *replies) as s:
+            async with Talk(spec, *replies) as s:
                 answer = await s.ask(messages=self.HISTORY, tools=tools, tool_choice=choice)
 
                 assert answer.message.text == "final"
@@ -227,7 +227,7 @@ class TestRefused:
     @BOTH
     def test_an_open_tool_call_is_refused_as_the_provider_would(self, spec):
         async def steps():
-            async with Session(spec, {"text": "never"}) as s:
+            async with Talk(spec, {"text": "never"}) as s:
                 error = await s.fail(messages=(*ASK.messages, Message("assistant", "", (ToolCall("c1", "search"),))))
 
                 assert (error.reason, error.status) == ("invalid_request", 400)
@@ -240,7 +240,7 @@ class TestRefused:
     @BOTH
     def test_a_script_that_is_used_up_says_so(self, spec):
         async def steps():
-            async with Session(spec, {"text": "once"}) as s:
+            async with Talk(spec, {"text": "once"}) as s:
                 await s.ask()
                 error = await s.fail()
 
@@ -259,7 +259,7 @@ class TestFailures:
     @pytest.mark.parametrize("reason", REASONS.split())
     def test_every_reason_of_a_policy_that_a_provider_can_cause(self, spec, stream, reason):
         async def steps():
-            async with Session(spec, {"fail": reason}) as s:
+            async with Talk(spec, {"fail": reason}) as s:
                 error = await s.fail(stream)
 
                 assert error.reason == reason
@@ -283,7 +283,7 @@ class TestFailures:
     )
     def test_statuses_and_codes(self, spec, reply, reason, message):
         async def steps():
-            async with Session(spec, reply) as s:
+            async with Talk(spec, reply) as s:
                 error = await s.fail()
 
                 assert error.reason == reason
@@ -301,7 +301,7 @@ class TestFailures:
                 {"status": 503, "retry_after": date},
                 {"fail": "rate_limit"},
             )
-            async with Session(spec, *replies) as s:
+            async with Talk(spec, *replies) as s:
                 seconds, later, without = [await s.fail() for _ in replies]
 
                 assert seconds.retry_after_ms == 7000
@@ -315,7 +315,7 @@ class TestFailures:
     @pytest.mark.parametrize("broken", ["close", "reset"])
     def test_a_connection_closed_without_an_answer(self, spec, stream, transport, broken):
         async def steps():
-            async with Session(spec, {"broken": broken}, {"text": "again"}, transport=transport) as s:
+            async with Talk(spec, {"broken": broken}, {"text": "again"}, transport=transport) as s:
                 assert (await s.fail(stream)).reason == "network"
                 assert (await s.ask(stream)).message.text == "again"
 
@@ -324,7 +324,7 @@ class TestFailures:
     @WAYS
     def test_a_server_that_is_not_there(self, spec, stream, transport):
         async def steps():
-            s = Session(spec, {"text": "x"}, transport=transport)
+            s = Talk(spec, {"text": "x"}, transport=transport)
             async with s:
                 await s.server.stop()
                 error = await s.fail(stream)
@@ -337,7 +337,7 @@ class TestFailures:
     @WAYS
     def test_a_body_cut_in_half(self, spec, stream, transport):
         async def steps():
-            async with Session(spec, {"text": "x" * 500, "broken": "cut"}, transport=transport) as s:
+            async with Talk(spec, {"text": "x" * 500, "broken": "cut"}, transport=transport) as s:
                 assert (await s.fail(stream)).reason == "network"
 
         within(20, steps())
@@ -346,7 +346,7 @@ class TestFailures:
     @pytest.mark.parametrize("broken", ["invalid_json", "no_content", "empty"])
     def test_an_answer_that_makes_no_sense(self, spec, broken):
         async def steps():
-            async with Session(spec, {"text": "x", "broken": broken}) as s:
+            async with Talk(spec, {"text": "x", "broken": broken}) as s:
                 error = await s.fail()
 
                 assert error.reason == "provider"
@@ -358,7 +358,7 @@ class TestFailures:
     @pytest.mark.parametrize("stream", [False, True])
     def test_the_deadline_of_an_attempt(self, spec, stream):
         async def steps():
-            async with Session(spec, {"broken": "hang"}) as s:
+            async with Talk(spec, {"broken": "hang"}) as s:
                 began = time.monotonic()
                 error = await s.fail(stream, timeout=0.3)
 
@@ -371,7 +371,7 @@ class TestFailures:
     @WAYS
     def test_silence_longer_than_the_read_timeout(self, spec, stream, transport):
         async def steps():
-            async with Session(spec, {"broken": "hang"}, transport=transport, read_timeout=0.3) as s:
+            async with Talk(spec, {"broken": "hang"}, transport=transport, read_timeout=0.3) as s:
                 assert (await s.fail(stream, timeout=None)).reason == "timeout"
 
         within(20, steps())
@@ -395,7 +395,7 @@ class TestBrokenStreams:
     def test_what_had_arrived_comes_with_the_error(self, spec, transport, broken, reason):
         async def steps():
             reply = {"text": self.TEXT, "broken": broken, "after": 5}
-            async with Session(spec, reply, reply, transport=transport) as s:
+            async with Talk(spec, reply, reply, transport=transport) as s:
                 error = await s.fail(True, timeout=0.5)
                 assert error.reason == reason
                 assert error.partial == "delivered"
@@ -410,7 +410,7 @@ class TestBrokenStreams:
     @BOTH
     def test_a_stream_cut_before_anything_was_said(self, spec):
         async def steps():
-            async with Session(spec, {"text": self.TEXT, "broken": "cut", "after": 0}) as s:
+            async with Talk(spec, {"text": self.TEXT, "broken": "cut", "after": 0}) as s:
                 error = await s.fail(True)
 
                 assert (error.reason, error.partial) == ("network", "none")
@@ -420,7 +420,7 @@ class TestBrokenStreams:
     @BOTH
     def test_an_error_in_the_middle_of_a_stream(self, spec):
         async def steps():
-            async with Session(spec, {"text": self.TEXT, "fail": "overloaded", "after": 5}) as s:
+            async with Talk(spec, {"text": self.TEXT, "fail": "overloaded", "after": 5}) as s:
                 error = await s.fail(True)
 
                 assert error.reason == "overloaded"
@@ -431,7 +431,7 @@ class TestBrokenStreams:
     def test_usage_known_so_far_comes_with_the_error(self):
         async def steps():
             reply = {"text": self.TEXT, "broken": "cut", "after": 5, "usage": {"input": 77, "output": 30}}
-            async with Session("anthropic:c", reply) as s:
+            async with Talk("anthropic:c", reply) as s:
                 assert (await s.fail(True)).usage == Usage(77, 1)
 
         within(20, steps())
@@ -439,7 +439,7 @@ class TestBrokenStreams:
     @BOTH
     def test_a_tool_call_cut_in_half_is_never_a_reply(self, spec):
         async def steps():
-            async with Session(spec, {"tool": "search", "args": {"q": "x" * 50}, "broken": "cut", "after": 3}) as s:
+            async with Talk(spec, {"tool": "search", "args": {"q": "x" * 50}, "broken": "cut", "after": 3}) as s:
                 error = await s.fail(True)
 
                 assert (error.reason, error.text) == ("network", "")
@@ -452,7 +452,7 @@ class TestBrokenStreams:
         async def steps():
             ends = {"openai": 7, "anthropic": 9}[spec.split(":")[0]]  # just before the last event
             reply = {"text": self.TEXT, "broken": "cut", "after": ends, "usage": {"input": 5, "output": 6}}
-            async with Session(spec, reply) as s:
+            async with Talk(spec, reply) as s:
                 assert (await s.ask(True)).message.text == self.TEXT
 
         within(20, steps())
@@ -468,7 +468,7 @@ class TestListeners:
                 await asyncio.sleep(0)
                 heard.append(text)
 
-            async with Session(spec, {"text": "some longer text to cut"}) as s:
+            async with Talk(spec, {"text": "some longer text to cut"}) as s:
                 await s.client.complete(request(True), on_delta=listen, timeout=10)
 
                 assert "".join(heard) == "some longer text to cut"
@@ -481,7 +481,7 @@ class TestListeners:
             def listen(text: str) -> None:
                 raise TimeoutError("no screen")
 
-            async with Session(spec, {"text": "text"}) as s:
+            async with Talk(spec, {"text": "text"}) as s:
                 with pytest.raises(ModelError) as caught:
                     await s.client.complete(request(True), on_delta=listen, timeout=10)
 
@@ -493,7 +493,7 @@ class TestListeners:
     @BOTH
     def test_cancelling_closes_the_connection(self, spec):
         async def steps():
-            async with Session(spec, {"broken": "hang"}, {"text": "next"}) as s:
+            async with Talk(spec, {"broken": "hang"}, {"text": "next"}) as s:
                 task = asyncio.create_task(s.ask(True))
                 while not s.server.ledger.total:
                     await asyncio.sleep(0.01)
@@ -518,7 +518,7 @@ class TestSecretsAndHeaders:
         async def steps():
             caplog.set_level(0)
             said = {"status": 401, "message": f"bad key {self.KEY}"}
-            async with Session(spec, said, api_key_env="SOME_KEY") as s:
+            async with Talk(spec, said, api_key_env="SOME_KEY") as s:
                 error = await s.fail()
 
                 assert error.reason == "auth"
@@ -533,7 +533,7 @@ class TestSecretsAndHeaders:
     @BOTH
     def test_the_idempotency_key_is_a_header(self, spec):
         async def steps():
-            async with Session(spec, {"text": "x", "times": 2}) as s:
+            async with Talk(spec, {"text": "x", "times": 2}) as s:
                 await s.client.complete(ASK, idempotency_key="run:7")
                 await s.client.complete(ASK, idempotency_key="lauf ä\n")
                 headers = [entry.headers["idempotency-key"] for entry in s.server.ledger]
@@ -548,7 +548,7 @@ class TestConnections:
     def test_calls_one_after_another_share_one_connection(self, spec, stream, transport):
         async def steps():
             opened = []
-            async with Session(spec, {"text": "x", "times": "always"}, transport=transport) as s:
+            async with Talk(spec, {"text": "x", "times": "always"}, transport=transport) as s:
                 connected = s.server._http._connected
                 s.server._http._server.close()
                 await s.server._http._server.wait_closed()
@@ -578,7 +578,7 @@ class TestConnections:
     @BOTH
     def test_many_at_once(self, spec):
         async def steps():
-            async with Session(spec, {"text": "x", "times": "always", "delay_ms": 20}) as s:
+            async with Talk(spec, {"text": "x", "times": "always", "delay_ms": 20}) as s:
                 answers = await asyncio.gather(*(s.ask(n % 2 == 0) for n in range(150)))
 
                 assert len(answers) == s.server.ledger.total == 150
