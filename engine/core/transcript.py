@@ -270,6 +270,8 @@ def _result_message(entry: Entry, reply: Message | None, get: Callable[[str], Me
     if not entry.ref:
         return Message("tool", entry.text, tool_call_id=id, is_error=entry.is_error)
     content = get(entry.ref)
+    if content.tool_call_id == id and content.role == "tool" and content.is_error >= entry.is_error:
+        return content  # a driver that knew the id has stored it so
     return structs.replace(
         content, role="tool", tool_calls=(), tool_call_id=id, is_error=content.is_error or entry.is_error
     )
