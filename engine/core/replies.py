@@ -30,7 +30,8 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
         v, rule = core.react.unmetered(v)
         return end(core, s, e.at, v, rule, ref=e.ref, close=_closed(e.calls))
     if functions:
-        v, functions, output = _sorted_out(core, v, e.calls)
+        v, functions, output, extended = _sorted_out(core, s, e)
+        notes = (*notes, *extended) if extended else notes
         if output:
             return _answered(core, s, e, v, notes, _closed(functions))
     if e.finish == "pause" and not functions:
@@ -94,19 +95,23 @@ def _retry(s: State, at: int, v: Values, call: CallState, because: str, notes: t
     return after, Retry(n, call.id, call.attempt + 1, call.client, at, because, notes)
 
 
-def _sorted_out(core: Core, v: Values, calls: tuple[Proposed, ...]) -> tuple[Values, tuple[Proposed, ...], bool]:
+def _sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Proposed, ...], bool, tuple[Note, ...]]:
     """Count what the provider executed itself; return the function calls, and whether an answer is among the rest."""
-    for call in calls:
+    v = s.vars
+    notes: tuple[Note, ...] = ()
+    for call in e.calls:
         if call.kind != "function":
             break
     else:
-        return v, calls, False
-    for call in calls:
+        return v, e.calls, False, ()
+    for call in e.calls:
         kind = "again" if call.kind == "hosted" else ""
         while kind == "again":
             v, rule = core.react.hosted(v)
             kind = rule.effect.kind
-    return v, tuple(c for c in calls if c.kind == "function"), any(c.kind == "output" for c in calls)
+            if kind == "again":
+                notes = (*notes, core.extended(rule, v, s.book, e.at))
+    return v, tuple(c for c in e.calls if c.kind == "function"), any(c.kind == "output" for c in e.calls), notes
 
 
 def _closed(calls: tuple[Proposed, ...]) -> tuple[Reply, ...]:

@@ -12,7 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.machine.expr import FALSE, TRUE, Expr, Field, Lit, all_of, to_python
+from engine.core.machine.expr import (
+    FALSE,
+    TRUE,
+    And,
+    Eq,
+    Expr,
+    Field,
+    Le,
+    Lit,
+    Not,
+    Or,
+    Var,
+    all_of,
+    assume,
+    to_python,
+)
 from engine.core.machine.laws import Laws
 from engine.core.machine.machine import (
     Count,
@@ -28,7 +43,6 @@ from engine.core.machine.machine import (
     Update,
 )
 from engine.verify.observe import Observation, observe
-from engine.verify.specialise import negated, specialise
 
 JUDGED = "judged_so_far"
 """How many calls of the round in hand have got their verdict; as many as there may be once that is over."""
@@ -143,7 +157,7 @@ class _Writer:
         chain: list[_Reaction] = []
         known = {"phase": phase, **fields}
         for rule in self.machine.rules[kind.name]:
-            guard = specialise(rule.guard, known)
+            guard = assume(rule.guard, known)
             if guard != FALSE:
                 chain.append(_Reaction(fields, rule, guard, tuple(self._reaction(kind, rule, fields))))
             if guard == TRUE:
@@ -153,18 +167,18 @@ class _Writer:
     def _reaction(self, kind: EventKind, rule: Rule, fields: dict[str, int]) -> Iterator[str]:
         """Count it, let the laws look at it, and hand on the state it leads to."""
         seen = observe(self.laws.plans, kind.name, fields, rule.effect)
-        ghosts, prepared, held, broken = self._watched(seen)
-        after = {u.var: _python(u, u.var, fields) for u in rule.updates if not isinstance(u, Count)} | ghosts
+        watched = _Watched(self.laws, seen)
+        after = {u.var: _python(u, u.var, fields) for u in rule.updates if not isinstance(u, Count)} | watched.after()
         judged = self._judged(kind, rule)
         if judged:
             after[JUDGED] = judged
         yield "fired[#] += 1"
-        yield from prepared
-        yield from held
-        for word, (index, bad) in zip(itertools.chain(("if",), itertools.repeat("elif")), broken, strict=False):
+        yield from watched.prepared
+        yield from watched.held
+        for word, (index, bad) in zip(itertools.chain(("if",), itertools.repeat("elif")), watched.broken, strict=False):
             yield f"{word} {to_python(bad)}: broke({index}, s, #)"
-        indent = "    " if broken else ""
-        if broken:
+        indent = "    " if watched.broken else ""
+        if watched.broken:
             yield "else:"
         yield f"{indent}n = ({', '.join(after.get(name, name) for name in self.names)},)"
         yield f"{indent}if n not in seen: seen[n] = (s, #); push(n)"
@@ -176,43 +190,77 @@ class _Writer:
             return str(self.max_open)
         return "0" if kind.name in ("round", "judged") else ""
 
-    def _watched(self, seen: list[Observation]) -> tuple[dict[str, str], list[str], list[str], list[tuple[int, Expr]]]:
-        """The ghosts afterwards, the lines that compute them, premises to record, and what would be broken."""
-        known: dict[str, int | str] = {g.name: g.name for g in self.laws.ghosts}
-        prepared: list[str] = []
-        held: list[str] = []
-        broken: list[tuple[int, Expr]] = []
-        for number, (kind, fields) in enumerate(seen):
-            now: Mapping[str, int | str] = {**known, **fields}
-            for index, check in enumerate(self.laws.checks):
-                if check.seen != kind:
-                    continue
-                premise = specialise(check.premise, now)
-                if premise == FALSE:
-                    continue
-                held.append(f"held[{index}] = 1" if premise == TRUE else f"if {to_python(premise)}: held[{index}] = 1")
-                bad = all_of(premise, negated(specialise(check.demand, now)))
-                if bad != FALSE:
-                    broken.append((index, bad))
-            for name, text in self._moved(kind, fields, now):
-                fresh = f"{name}_{number}"
-                prepared.append(f"{fresh} = {text}")
-                known[name] = fresh
-        after = {name: str(value) for name, value in known.items() if value != name}
-        return after, prepared, held, broken
 
-    def _moved(self, kind: str, fields: dict[str, int], now: Mapping[str, int | str]) -> Iterator[tuple[str, str]]:
+class _Watched:
+    """The laws looking at the observations of one reaction, as lines of Python.
+
+    ``current`` is the name under which each ghost's value goes at that point.
+    """
+
+    def __init__(self, laws: Laws, seen: list[Observation]) -> None:
+        self.laws = laws
+        self.current = {g.name: g.name for g in laws.ghosts}
+        self.prepared: list[str] = []
+        self.held: list[str] = []
+        self.broken: list[tuple[int, Expr]] = []
+        for number, (kind, fields) in enumerate(seen):
+            self._check(kind, fields)
+            self._move(kind, fields, f"_{number}")
+
+    def after(self) -> dict[str, str]:
+        """The ghosts that have moved, each by the name of its new value."""
+        return {name: now for name, now in self.current.items() if now != name}
+
+    def _check(self, kind: str, fields: dict[str, int]) -> None:
+        for index, check in enumerate(self.laws.checks):
+            if check.seen != kind:
+                continue
+            premise = self._as_seen(check.premise, fields)
+            if premise == FALSE:
+                continue
+            always = premise == TRUE
+            self.held.append(f"held[{index}] = 1" if always else f"if {to_python(premise)}: held[{index}] = 1")
+            bad = all_of(premise, self._as_seen(Not(check.demand), fields))
+            if bad != FALSE:
+                self.broken.append((index, bad))
+
+    def _move(self, kind: str, fields: dict[str, int], mark: str) -> None:
+        """All ghosts read the old values, so new names come into force together."""
+        moved: dict[str, str] = {}
         for ghost in self.laws.ghosts:
-            current = str(now[ghost.name])
-            text = current
+            now = self.current[ghost.name]
+            text = now
             for case in reversed([case for case in ghost.on if case.seen == kind]):
-                guard = specialise(case.guard, now)
+                guard = self._as_seen(case.guard, fields)
                 if guard == TRUE:
-                    text = _python(case.update, current, fields)
+                    text = _python(case.update, now, fields)
                 elif guard != FALSE:
-                    text = f"{_python(case.update, current, fields)} if {to_python(guard)} else {text}"
-            if text != current:
-                yield ghost.name, text
+                    text = f"{_python(case.update, now, fields)} if {to_python(guard)} else {text}"
+            if text != now:
+                moved[ghost.name] = ghost.name + mark
+                self.prepared.append(f"{ghost.name}{mark} = {text}")
+        self.current |= moved
+
+    def _as_seen(self, expr: Expr, fields: dict[str, int]) -> Expr:
+        return _renamed(assume(expr, fields), self.current)
+
+
+def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    match expr:
+        case Var(name):
+            return Var(names.get(name, name))
+        case Le(left, right):
+            return Le(_renamed(left, names), _renamed(right, names))
+        case Eq(left, right):
+            return Eq(_renamed(left, names), _renamed(right, names))
+        case Not(of):
+            return Not(_renamed(of, names))
+        case And(parts):
+            return And(tuple(_renamed(part, names) for part in parts))
+        case Or(parts):
+            return Or(tuple(_renamed(part, names) for part in parts))
+        case Field() | Lit():
+            return expr
 
 
 def _python(update: Update, current: str, fields: Mapping[str, int]) -> str:

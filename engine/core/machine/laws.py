@@ -64,7 +64,7 @@ class Ghost:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """When ``seen`` is observed and ``premise`` holds, ``demand`` must hold too; ``broken`` says what it means if not."""
+    """When ``seen`` is observed and ``premise`` holds, ``demand`` must hold too; ``broken`` says what it is if not."""
 
     law: str
     seen: str
