@@ -6,10 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.core.messages import Message
     from engine.core.policy import Policy
     from engine.core.step import Compiled, compile
+    from engine.run.driver import Driver, RunError
+    from engine.run.handle import RunHandle
+    from engine.run.result import RunResult
+    from engine.run.results import Answer, StopRun, ToolResult
+    from engine.run.tools import Tool, ToolContext, tool
 
-_WHERE = {"Policy": "engine.core.policy", "compile": "engine.core.step", "Compiled": "engine.core.step"}
+_WHERE = {
+    "Answer": "engine.run.results",
+    "compile": "engine.core.step",
+    "Compiled": "engine.core.step",
+    "Driver": "engine.run.driver",
+    "Message": "engine.core.messages",
+    "Policy": "engine.core.policy",
+    "RunError": "engine.run.driver",
+    "RunHandle": "engine.run.handle",
+    "RunResult": "engine.run.result",
+    "StopRun": "engine.run.results",
+    "Tool": "engine.run.tools",
+    "tool": "engine.run.tools",
+    "ToolContext": "engine.run.tools",
+    "ToolResult": "engine.run.results",
+}
 """Public names, imported when they are first used: who only checks a file waits for nothing else."""
 
 
@@ -19,4 +40,19 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_WHERE[name]), name)
 
 
-__all__ = ["Compiled", "Policy", "compile"]
+__all__ = [
+    "Answer",
+    "Compiled",
+    "Driver",
+    "Message",
+    "Policy",
+    "RunError",
+    "RunHandle",
+    "RunResult",
+    "StopRun",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "compile",
+    "tool",
+]
