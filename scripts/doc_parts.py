@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import demo
+
 from engine.core.host import ABILITIES, NEEDS
 from engine.core.texts import duration
 from engine.core.vocabulary import (
@@ -99,6 +101,20 @@ def commands() -> str:
     return table(("command", "what it does"), ((f"`policy {name}`", text) for name, text in COMMANDS.items()))
 
 
+def example() -> str:
+    """The policy of the demonstration."""
+    return f"```policy\n{demo.statements().strip()}\n```"
+
+
+def run() -> str:
+    """What the demonstration's run prints, but for its random name."""
+    model = f"--model openai:rehearsed --base-url http://127.0.0.1:8711/v1 --tools {demo.TOOLS}"
+    command = f'policy run {demo.POLICY} "{demo.QUESTION}" \\\n    {model}'
+    lines = [line for line in demo.rehearsed()[0].stdout.splitlines() if not line.startswith("  run ")]
+    return "\n".join(["```console", f"$ {command}", *lines, "```"])
+
+
 PARTS: dict[str, Callable[[], str]] = {
-    part.__name__: part for part in (instruction, refusals, reasons, resources, defaults, abilities, needs, commands)
+    part.__name__: part
+    for part in (instruction, refusals, reasons, resources, defaults, abilities, needs, commands, example, run)
 }
