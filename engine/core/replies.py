@@ -36,14 +36,15 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
             return _answered(core, s, e, v, notes, _closed(functions))
     if e.finish == "pause" and not functions:
         return _paused(core, s, e, v, call, notes)
+    if e.finish == "length" and not e.text and all(c.problem for c in functions):
+        return _fail(core, s, e.at, v, "truncated", False, notes, e.ref, _closed(functions))
     if functions:
         result = propose(core, s, e.at, v, functions, e.ref)
         return result if not notes else (result[0], structs.replace(result[1], notes=(*notes, *result[1].notes)))
     if e.text:
         return _answered(core, s, e, v, notes)
-    if e.finish in ("length", "content_filter"):
-        reason = "truncated" if e.finish == "length" else "content_filter"
-        return _fail(core, s, e.at, v, reason, False, notes, e.ref)
+    if e.finish == "content_filter":
+        return _fail(core, s, e.at, v, e.finish, False, notes, e.ref)
     v, rule = core.react.empty(v)
     if rule.effect.kind == "retry":
         return _retry(s, e.at, v, call, rule.origin, notes)
@@ -61,7 +62,15 @@ def model_failed(core: Core, s: State, e: ModelFailed) -> Result:
 
 
 def _fail(
-    core: Core, s: State, at: int, v: Values, reason: str, delivered: bool, notes: tuple[Note, ...], ref: str
+    core: Core,
+    s: State,
+    at: int,
+    v: Values,
+    reason: str,
+    delivered: bool,
+    notes: tuple[Note, ...],
+    ref: str,
+    close: tuple[Reply, ...] = (),
 ) -> Result:
     assert s.call is not None
     states = core.amounts.states(v, s.book, at) if core.amounts.limits else ()
@@ -70,7 +79,7 @@ def _fail(
     cut = reason in ("timeout", "aborted") and at >= own
     v, rule = core.react.failed(v, states, int(cut), int(delivered))
     if rule.effect.kind == "end":
-        return end(core, s, at, v, rule, notes, ref=ref, error=reason)
+        return end(core, s, at, v, rule, notes, ref=ref, error=reason, close=close)
     after = State(v, at, s.n, s.call, (), s.book)
     return after, Continue(rule.origin, notes)
 
