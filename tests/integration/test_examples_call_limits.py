@@ -67,7 +67,7 @@ ROWS = {
     "fuse_blows": Row(3, 2, "incomplete", "tool_iterations"),
     "resolver": Row(6, 5, "finalized", "tool_iterations", FIVE, RESOLVED),
     "resolver_empty": Row(6, 5, "finalized", "tool_iterations", FIVE, OWN_TEXT),
-    "resolver_fails": Row(5, 5, "incomplete", "tool_iterations"),
+    "resolver_fails": Row(6, 5, "incomplete", "tool_iterations"),
     "resolver_falls_back": Row(6, 5, "finalized", "tool_iterations", FIVE, ANSWER),
     "reactive": Row(7, 5, "finalized", "tool_iterations", FIVE, ANSWER),
     "forbid_tools": Row(6, 5, "finalized", "tool_iterations", FIVE, ANSWER),
@@ -209,13 +209,12 @@ def test_a_provider_failure_is_told_in_its_words_and_not_tried_again() -> None:
     assert [entry.status for entry in received] == [200, 200, 500]
 
 
-def test_a_failing_resolver_ends_the_run_as_if_there_were_none() -> None:
-    result, _, _ = asyncio.run(play("resolver_fails", OpenAIChat))
+def test_a_failing_resolver_leaves_the_limit_as_if_there_were_none() -> None:
+    result, received, _ = asyncio.run(play("resolver_fails", OpenAIChat))
+    assert received[-1].offered == ("search",)
     assert result.limit is not None
     assert (result.limit.used, result.limit.maximum) == (5, 5)
-    assert result.messages[-1] == Message(
-        "tool", result.messages[-1].text, tool_call_id=result.messages[-1].tool_call_id
-    )
+    assert result.messages[-1].role == "tool"
 
 
 @pytest.mark.parametrize("name", ROWS)
