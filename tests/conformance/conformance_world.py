@@ -108,6 +108,7 @@ class FakeModel:
             answer = await answer(on_delta)
         if isinstance(answer, BaseException):
             raise answer
+        assert isinstance(answer, Reply)
         return answer
 
     async def aclose(self) -> None: ...
@@ -141,9 +142,10 @@ class Seen:
 class World:
     """One case being played. ``case``: the data; ``play`` runs it once."""
 
-    def __init__(self, case: Case, wire: str = "in process") -> None:
+    def __init__(self, case: Case, wire: str = "in process", stream: bool = False) -> None:
         self.case = case
         self.wire = wire
+        self.stream = stream
         self.turns: list[dict[str, Any]] = case["script"]
         self.policy = policy_of(case["config"])
         self.store = RecordingStore()
@@ -226,7 +228,7 @@ class World:
                 request_processors=[self.processor],
                 before_model=[self.before],
             )
-            self.result = await asyncio.wait_for(driver.run("the question"), 20)
+            self.result = await asyncio.wait_for(driver.start("the question", stream=self.stream), 20)
         return self.seen()
 
     def seen(self) -> Seen:
@@ -390,4 +392,4 @@ def _counted(case: Case, resource: str, happened: int) -> int:
 
 def counters_translated(case: Case) -> bool:
     """Is a counter of this case one that the other system keeps in another way?"""
-    return expected(case).counters != case["expect"]["counters"]
+    return bool(expected(case).counters != case["expect"]["counters"])

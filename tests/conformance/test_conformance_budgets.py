@@ -358,7 +358,7 @@ async def test_text_is_passed_on_as_it_arrives(case: Case) -> None:
         return says("partial done")
 
     client = model(partial_gate_done)
-    seen = {"first_partial": "never", "then": [], "provider_calls": 0}
+    seen: dict[str, Any] = {"first_partial": "never", "then": [], "provider_calls": 0}
     handle = Driver(budget_of(case["config"]), client).stream("question")
     async for event in handle:
         if not isinstance(event, TextDelta):

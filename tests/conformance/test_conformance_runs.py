@@ -51,10 +51,11 @@ async def test_run(case: Case) -> None:
     _stays_valid(world)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 @reproduces(*OVER_HTTP)
-async def test_run_over_http(case: Case, wire: str) -> None:
-    world = World(case, wire)
+async def test_run_over_http(case: Case, wire: str, stream: bool) -> None:
+    world = World(case, wire, stream)
     assert await world.play() == expected(case)
     _stays_valid(world)
 
