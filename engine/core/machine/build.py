@@ -87,7 +87,7 @@ def _events(c: Context) -> dict[str, EventKind]:
     before = tuple(
         FieldDef(
             f"{p.fuel}_spent",
-            tuple(range(p.maximum + 1)),
+            range(p.maximum + 1),
             f"what earlier runs of the thread took of {p.limit.id}",
             "before",
         )

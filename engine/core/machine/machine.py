@@ -7,6 +7,7 @@ what is left of a limit, is spent and granted, and is only compared with small c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -49,7 +50,7 @@ class FieldDef:
     """A field of an event, computed by ``step`` before the machine sees it; ``values`` are all it may be."""
 
     name: str
-    values: tuple[int, ...]
+    values: Sequence[int]
     doc: str
     group: str = ""
     """Fields of one group are handed over as one tuple of that name."""
