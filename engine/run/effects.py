@@ -98,13 +98,12 @@ def resolver_key(name: str) -> str:
 
 def settles(event: AnyEvent) -> str:
     """The key of the effect whose end this event reports; empty for any other event."""
-    kind = event.__class__
-    if kind is ModelReplied or kind is ModelFailed:
-        return model_key(event.call, event.attempt)  # type: ignore[union-attr]
-    if kind is ToolEnded:
-        return tool_key(event.id)  # type: ignore[union-attr]
-    if kind is Resolved:
-        return resolver_key(event.name)  # type: ignore[union-attr]
+    if isinstance(event, ModelReplied | ModelFailed):
+        return model_key(event.call, event.attempt)
+    if isinstance(event, ToolEnded):
+        return tool_key(event.id)
+    if isinstance(event, Resolved):
+        return resolver_key(event.name)
     return ""
 
 

@@ -195,9 +195,9 @@ class LocalEffects:
             self._listener.started(effect)
         work: calls.Attempt | executions.Execution | None = None
         deadline = effect.decision.deadline
-        if effect.__class__ is ModelCall:
+        if isinstance(effect, ModelCall):
             work = self._attempt(effect)
-        elif effect.__class__ is ToolRun:
+        elif isinstance(effect, ToolRun):
             work = executions.Execution(effect, self._spec.run, self._clock, self.put)
         else:
             deadline = min(deadline, self._clock() + self._host.resolver_timeout)
@@ -229,9 +229,9 @@ class LocalEffects:
     def _perform(
         self, effect: Effect, work: calls.Attempt | executions.Execution | None
     ) -> Coroutine[Any, Any, e.AnyEvent]:
-        if work.__class__ is calls.Attempt:
+        if isinstance(work, calls.Attempt):
             return self._call(work)
-        if work.__class__ is executions.Execution:
+        if isinstance(work, executions.Execution):
             arguments = self._prepared.pop(work.context.id, None)
             return executions.run_tool(self._host, work, arguments)
         assert isinstance(effect, ResolverRun)

@@ -54,7 +54,7 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
             if turn.outcome is not None:
                 return Finished(turn.outcome, state, turn.transcript)
             upcoming = turn.arrived(await effects.next(turn.until(wake_at(state))))
-        elif upcoming.__class__ is e.CallRequested and effects.should_continue_as_new():
+        elif isinstance(upcoming, e.CallRequested) and effects.should_continue_as_new():
             return Moved(state, turn.position(upcoming.at))
         event = upcoming
 
@@ -111,14 +111,14 @@ class _Turn:
     def arrived(self, event: e.AnyEvent) -> e.AnyEvent:
         """A timer that rings when a retry is due means that retry."""
         retry = self.retry
-        if retry is not None and event.__class__ is e.Tick and event.at >= retry.not_before:
+        if retry is not None and isinstance(event, e.Tick) and event.at >= retry.not_before:
             return e.RetryDue(at=event.at, call=retry.call)
         return event
 
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:
         """Obey a decision. What the loop itself reports next, ``None`` to wait for the world."""
         self.transcript = self.transcript.apply(event, decision)
-        if event.__class__ is e.ModelReplied and event.calls:
+        if isinstance(event, e.ModelReplied) and event.calls:
             self._opened(event)
         return _OBEY[decision.__class__](self, event.at, decision)
 
@@ -179,7 +179,7 @@ class _Turn:
     def _run_tools(self, at: int, decision: d.RunTools) -> e.AnyEvent | None:
         if decision.complete:
             return self._request(at)
-        self.to_request.extend(v.id for v in decision.verdicts if v.__class__ is d.Execute)
+        self.to_request.extend(v.id for v in decision.verdicts if isinstance(v, d.Execute))
         return self._next_tool(at)
 
     def _execute(self, at: int, decision: d.Execute) -> e.AnyEvent | None:
