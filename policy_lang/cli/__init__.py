@@ -16,6 +16,7 @@ COMMANDS = {
     "check": "find what is wrong with policy files",
     "explain": "say what a policy means, rule by rule",
     "rehearse": "run a scripted model server that speaks both wire formats",
+    "run": "make one governed run against a model",
     "replay": "compare recorded runs with what a policy decides today",
 }
 """Subcommand (and the module of its name), to the line that describes it."""
