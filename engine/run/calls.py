@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import structs
 
 from engine.clients.base import ModelError
 from engine.core.canonical import arguments_key
 from engine.core.events import ModelFailed, ModelReplied, Proposed
-from engine.core.messages import Message, Reply, Request, ToolCall, Usage
+from engine.core.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from engine.core.state import NO_TIME
 from engine.core.vocabulary import REASONS
 from engine.run import sizes
+from engine.run.cancellation import from_outside
 from engine.run.effects import ModelCall
 from engine.run.hooks import CallContext, HookError, Rules
 from engine.run.host import MOST_TOOL_CALLS, Host
@@ -36,7 +37,7 @@ class Attempt:
     ``text`` is what has been streamed so far; ``show`` is called with each piece, ``None`` if nobody looks.
     """
 
-    __slots__ = ("effect", "now", "put", "run", "show", "text", "thread")
+    __slots__ = ("effect", "now", "put", "request", "run", "show", "text", "thread")
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class Attempt:
         self.put = put
         self.show = show
         self.text: list[str] = []
+        self.request: Request | None = None
+        """What goes on the wire, once that is known."""
 
     def delta(self, piece: str) -> None:
         """A piece of text has arrived."""
@@ -75,9 +78,9 @@ class Attempt:
         decision = self.effect.decision
         shown = "".join(self.text)
         partial: Literal["none", "held", "delivered"] = "delivered" if shown else "held" if text else "none"
-        content = Message(
-            role="assistant", text=clean(shown or text), opaque={"error": clean(message)} if message else None
-        )
+        content = Message("assistant", clean(shown or text), opaque={"error": clean(message)} if message else None)
+        if usage is None and content.text and self.request is not None:
+            usage, estimated = sizes.guessed(self.request, content), True
         unit = int.from_bytes(sha256(f"{self.run}:{decision.n}".encode()).digest()[:4], "big") % 1000
         return ModelFailed(
             at=self.now(),
@@ -101,11 +104,10 @@ async def call_model(
     prepared: dict[str, dict[str, Any]],
 ) -> ModelReplied | ModelFailed:
     """Make one attempt. ``prepared`` receives the validated arguments of each proposed call, by its id."""
-    request: Request | None = None
     try:
         made = await _request(host, attempt, messages, instruction)
         if isinstance(made, Request):
-            request = made
+            attempt.request = request = made
             if not _says_something(request.messages, instruction):
                 return attempt.failed("host", "the request has no messages")
             reply = await _on_the_wire(host, attempt, request)
@@ -113,11 +115,13 @@ async def call_model(
             reply = made
         if host.hooks.after_model:
             reply = await host.hooks.replied(reply, _context(attempt))
-        return _replied(host, attempt, request, reply, prepared)
+        return _replied(host, attempt, reply, prepared)
     except asyncio.CancelledError:
-        raise
+        if from_outside():
+            raise
+        return attempt.failed("unknown", "the client cancelled itself")
     except ModelError as exc:
-        return _model_error(attempt, exc, request)
+        return attempt.failed(exc.reason, brief(exc), retry_after=exc.retry_after_ms, text=exc.text, usage=exc.usage)
     except HookError as exc:
         return attempt.failed("host", brief(exc))
     except (KeyboardInterrupt, GeneratorExit):
@@ -177,16 +181,6 @@ async def _on_the_wire(host: Host, attempt: Attempt, request: Request) -> Reply:
     return reply
 
 
-def _model_error(attempt: Attempt, exc: ModelError, request: Request | None) -> ModelFailed:
-    usage, estimated = exc.usage, False
-    text = exc.text or "".join(attempt.text)
-    if usage is None and text and request is not None:
-        usage, estimated = sizes.guessed(request, Reply(Message(role="assistant", text=text))), True
-    return attempt.failed(
-        exc.reason, brief(exc), retry_after=exc.retry_after_ms, text=exc.text, usage=usage, estimated=estimated
-    )
-
-
 def _reason(exc: BaseException) -> str:
     if isinstance(exc, TimeoutError):
         return "timeout"
@@ -194,9 +188,11 @@ def _reason(exc: BaseException) -> str:
 
 
 def _replied(
-    host: Host, attempt: Attempt, request: Request | None, reply: Reply, prepared: dict[str, dict[str, Any]]
+    host: Host, attempt: Attempt, reply: Reply, prepared: dict[str, dict[str, Any]]
 ) -> ModelReplied | ModelFailed:
-    decision = attempt.effect.decision
+    decision, request = attempt.effect.decision, attempt.request
+    if problem := malformed(reply):
+        return attempt.failed("unknown", problem)
     message = reply.message
     if message.role != "assistant":
         message = structs.replace(message, role="assistant")
@@ -204,7 +200,7 @@ def _replied(
     usage, estimated = reply.usage, False
     if usage is None:
         # A hook that answered in the provider's place has used no tokens.
-        usage, estimated = (Usage(), False) if request is None else (sizes.guessed(request, reply), True)
+        usage, estimated = (Usage(), False) if request is None else (sizes.guessed(request, reply.message), True)
     if message.tool_calls:
         if len(message.tool_calls) > MOST_TOOL_CALLS:
             said = f"the reply has {len(message.tool_calls)} tool calls; {MOST_TOOL_CALLS} are the most accepted"
@@ -224,6 +220,31 @@ def _replied(
         estimated=estimated,
         ref=attempt.put(message),
     )
+
+
+_FINISHES = frozenset(get_args(Finish))
+_KINDS = ("function", "hosted")
+
+
+def malformed(reply: Reply) -> str:
+    """What is wrong with a reply that a client or a hook has made by hand; empty for one of the right types.
+
+    Records do not check their fields, and nothing behind this point expects anything else.
+    """
+    message, usage = reply.message, reply.usage
+    if not isinstance(message, Message) or not isinstance(message.text, str):
+        return "the reply has no message with a text"
+    for call in message.tool_calls:
+        strings = isinstance(call, ToolCall) and type(call.id) is type(call.name) is type(call.arguments) is str
+        if not strings or call.kind not in _KINDS:
+            return "a tool call of the reply has fields of the wrong type"
+    if reply.finish not in _FINISHES:
+        return f"the reply has an unknown finish: {reply.finish!r}"
+    if usage is not None:
+        for count in (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning):
+            if type(count) is not int or count < 0:
+                return "the usage of the reply is not in whole numbers"
+    return ""
 
 
 def with_own_ids(message: Message, round: int) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -103,6 +104,7 @@ class Driver:
         self, input: Input, *, thread: str | None = None, run_id: str | None = None, stream: bool = False
     ) -> RunHandle:
         """Start a run in the background of the running event loop. Raises as ``run`` does."""
+        _needs_loop("start")
         run = run_id or uuid.uuid4().hex
         try:
             messages = opening(input, self.system)
@@ -127,10 +129,10 @@ class Driver:
         )
         try:
             store.begin(record_of(spec, self._policy_json, HostRecord.of(self._host, spec)))
+            return self._go(spec, store, contents, (), stream)
         except BaseException:
             self._live.discard(thread or "")
             raise
-        return self._go(spec, store, contents, (), stream)
 
     def stream(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunHandle:
         """Start a run whose events can be followed: ``async for event in driver.stream(question)``."""
@@ -145,6 +147,7 @@ class Driver:
             RunError: no journal, another policy or other clients than it began with.
             JournalError: there is no such run.
         """
+        _needs_loop("resume")
         if self.journal is None:
             raise RunError("this driver has no journal to resume from: pass `journal=`")
         loaded = self.journal.load(run_id)
@@ -240,3 +243,12 @@ class Driver:
             self._left(spec.thread, used)
             if told is not None:
                 told.finish()
+
+
+def _needs_loop(name: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            f"`{name}` needs a running event loop; without one use `run_sync` or `resume_sync`"
+        ) from None

@@ -18,10 +18,11 @@ from typing import Any
 from engine.core.events import ToolEnded
 from engine.core.messages import Message
 from engine.core.vocabulary import REFUSALS
+from engine.run.cancellation import from_outside
 from engine.run.effects import ToolRun
 from engine.run.hooks import HookError, ToolInvocation
 from engine.run.host import Host
-from engine.run.results import ToolResult, brief, failure, to_result
+from engine.run.results import ResultError, ToolResult, brief, failure, to_result
 from engine.run.tools import ArgumentError, Tool, ToolContext
 
 
@@ -95,7 +96,10 @@ async def _with_hooks(host: Host, tool: Tool, execution: Execution, arguments: d
             arguments = tool.accept(changed)
             invocation = ToolInvocation(tool.name, arguments, execution.context)
         result = await _result(tool, execution, arguments)
-    return await host.hooks.ended(invocation, result)
+    try:
+        return to_result(await host.hooks.ended(invocation, result))
+    except ResultError as exc:
+        return failure(tool.name, exc)
 
 
 async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -> ToolResult:
@@ -108,10 +112,9 @@ async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -
                 value = await value
         return to_result(value)
     except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if from_outside():
             raise
-        return failure(tool.name, exc)  # something inside the tool was cancelled, not the tool
+        return failure(tool.name, exc)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as exc:  # SystemExit too: a tool must not end the process

@@ -8,6 +8,7 @@ of them run on the event loop; what they raise fails the attempt or the executio
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from msgspec import structs
 
 from engine.core.decisions import Call
 from engine.core.messages import Message, Reply, Request
+from engine.run.cancellation import from_outside
 from engine.run.results import ToolResult
 from engine.run.tools import ToolContext
 
@@ -121,7 +123,11 @@ async def _run(hook: Callable[..., Any], kind: str, allowed: tuple[type, ...], *
         value = hook(*given)
         if inspect.isawaitable(value):
             value = await value
-    except Exception as exc:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as exc:  # even SystemExit is only a hook that failed
+        if isinstance(exc, asyncio.CancelledError) and from_outside():
+            raise
         raise HookError(f"{kind} `{name}` failed: {type(exc).__name__}: {exc}") from exc
     if not isinstance(value, allowed):
         names = ", ".join("None" if t is type(None) else t.__name__ for t in allowed)

@@ -48,6 +48,13 @@ class Inbox(Generic[T]):
         if self._waiting:
             self._go_on()
 
+    def fail(self, exc: BaseException) -> None:
+        """Something that must not happen has happened: the loop ends with this exception."""
+        if self._waiting and self._reader is not None:
+            self._waiting = False
+            self._reader.close()
+            self.result.set_exception(exc)
+
     def take(self) -> AnyEvent:
         """The oldest event, stamped no earlier than the one before. Raises ``IndexError`` if there is none."""
         event = self._events.popleft()

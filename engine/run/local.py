@@ -222,6 +222,9 @@ class LocalEffects:
                 self.interrupt("shutdown")
                 self.inbox.post(event)
                 return
+        except Exception as exc:  # a fault of the driver itself: better told than waited for
+            self.inbox.fail(exc)
+            return
         if self._flights.get(key) is flight:
             del self._flights[key]
             self.inbox.post(event)

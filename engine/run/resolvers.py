@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from engine.core.decisions import Resolve
 from engine.core.events import Resolved
 from engine.core.messages import Message
+from engine.run.cancellation import from_outside
 from engine.run.results import clean
 
 
@@ -55,8 +56,7 @@ async def ask(
         if inspect.isawaitable(value):
             value = await value
     except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if from_outside():
             raise
         return answer("failed", problem=f"resolver `{decision.name}` was cancelled: {exc}")
     except (KeyboardInterrupt, GeneratorExit):

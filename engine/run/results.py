@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from pydantic_core import to_json
 
 _LONGEST_ERROR = 500
+_STATUSES = ("ok", "failed", "timed_out", "cancelled")
+_ENDS = ("", "answer", "stop")
 
 
 class ResultError(ValueError):
@@ -79,7 +81,9 @@ def _other(value: Any) -> Any:
 def to_result(value: Any) -> ToolResult:
     """The result of a tool that returned ``value``. Raises ``ResultError``."""
     if isinstance(value, ToolResult):
-        return value
+        if value.status not in _STATUSES or value.ends not in _ENDS:
+            raise ResultError(f"a ToolResult with status {value.status!r} and ends {value.ends!r}")
+        return structs.replace(value, text=to_text(value.text))
     if isinstance(value, EndRun):
         return ToolResult(to_text(value.value), ends=value.ends)
     return ToolResult(to_text(value))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engine.core.messages import Message, Reply, Request, ToolSpec, Usage
+from engine.core.messages import Message, Request, ToolSpec, Usage
 
 _PER_TOKEN = 4
 
@@ -29,7 +29,7 @@ def declared(tools: Iterable[ToolSpec]) -> int:
     return sum(len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in tools)
 
 
-def guessed(request: Request, reply: Reply) -> Usage:
+def guessed(request: Request, answer: Message) -> Usage:
     """The usage of an attempt whose provider reported none."""
     sent = sum(map(characters, request.messages)) + declared(request.tools)
-    return Usage(input=tokens(sent), output=tokens(characters(reply.message)))
+    return Usage(input=tokens(sent), output=tokens(characters(answer)))
