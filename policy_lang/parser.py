@@ -13,7 +13,7 @@ from policy_lang.building import BUILD
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.lexer import END, NEWLINE, Token, lex
 from policy_lang.source import Source, Span
-from policy_lang.tables import Tables, tables
+from policy_lang.tables import Rule, Tables, tables
 from policy_lang.tree import Broken, File, Missing, Name, Number, Star, Text, Unlimited
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Parser:
             value = children[0] if rule.plan is None else children[rule.plan[0]]  # type: ignore[index]
         else:
             if rule.plan is not None:
-                children = _planned(rule.plan, children)
+                children = _planned(rule, children)
             value = BUILD[rule.build](Span(self.source, start, self.end), *children) if rule.build else children
         self.states.append(self.tables.gotos[self.states[-1]][rule.origin])
         self.values.append(value)
@@ -166,8 +166,12 @@ class Parser:
         return Token("NAME" if text in self.tables.keywords else kind, text, at, at)
 
 
-def _planned(plan: list[int | None], values: list[Any]) -> list[Any]:
+def _planned(rule: Rule, values: list[Any]) -> list[Any]:
+    plan = rule.plan or []
     children: list[Any] = []
+    if not rule.build and plan[:1] == [~0]:
+        # a list and its next element: extended where it is, or reading a long list would take quadratic time
+        children, plan = values[0], plan[1:]
     for step in plan:
         if step is None:
             children.append(None)

@@ -75,6 +75,13 @@ class Span(NamedTuple):
     def line(self) -> int:
         return self.source.line_of(self.start)
 
+    def head(self, words: int = 1) -> Span:
+        """Its first words, as far as it has that many."""
+        end = self.start
+        for word in self.text.split(None, words)[:words]:
+            end = self.source.text.index(word, end) + len(word)
+        return Span(self.source, self.start, end)
+
 
 class Unreadable(Exception):
     """Why a file could not become a ``Source``: a finding's code, what is wrong, and what to do."""

@@ -19,7 +19,7 @@ class _Record:
 
     def __init_subclass__(cls) -> None:
         own = cls.__annotations__ if "__annotations__" in vars(cls) else ()
-        cls.fields = (*cls.fields, *own)
+        cls.fields = (*cls.fields, *(name for name in own if name != "keyword"))
 
     def __init__(self, *values: Any) -> None:
         self.__dict__.update(zip(self.fields, values, strict=True))
@@ -32,6 +32,8 @@ class _Record:
 class Node(_Record):
     """One record of the tree: its span, then its parts in the order of the grammar."""
 
+    keyword: ClassVar[str] = ""
+    """The word it begins with, where that is always the same."""
     span: Span
 
 
@@ -80,24 +82,29 @@ Quoted: TypeAlias = Text | Missing
 
 
 class Header(Node):
+    keyword = "policy"
     name: Quoted
     lang: Number | Missing
 
 
 class Extends(Node):
+    keyword = "extends"
     path: Quoted
 
 
 class Import(Node):
+    keyword = "import"
     path: Quoted
 
 
 class Param(Node):
+    keyword = "param"
     name: Word
     value: Constant
 
 
 class Let(Node):
+    keyword = "let"
     name: Word
     value: Constant
 
@@ -106,18 +113,21 @@ class Let(Node):
 
 
 class Stop(Node):
-    pass
+    keyword = "stop"
 
 
 class Finalize(Node):
+    keyword = "finalize"
     text: Phrase | None
 
 
 class FinalizeUsing(Node):
+    keyword = "finalize"
     resolver: Word
 
 
 class Extend(Node):
+    keyword = "extend"
     by: Value
 
 
@@ -129,25 +139,30 @@ class Every(Node):
 
 
 class Retry(Node):
+    keyword = "retry"
     count: Value
     every: Every | None
 
 
 class Fallback(Node):
+    keyword = "fallback"
     clients: tuple[Phrase, ...]
     lasting: Value | None
 
 
 class Reply(Node):
+    keyword = "reply"
     count: Value
 
 
 class Ask(Node):
+    keyword = "ask"
     up_to: Value | None
     times: Value | None
 
 
 class Consult(Node):
+    keyword = "consult"
     name: Word
 
 
@@ -169,11 +184,11 @@ class Counting(Node):
 
 
 class Atomic(Node):
-    pass
+    keyword = "atomic"
 
 
 class Partial(Node):
-    pass
+    keyword = "partial"
 
 
 Option: TypeAlias = Per | Reserve | Counting | Atomic | Partial
@@ -190,6 +205,7 @@ class Setting(Node):
 
 
 class Limits(Node):
+    keyword = "limits"
     lines: tuple[Setting | Broken, ...]
 
 
@@ -197,28 +213,33 @@ class Limits(Node):
 
 
 class Prefer(Node):
+    keyword = "prefer"
     names: tuple[Word, ...]
 
 
 class Mode(Node):
+    keyword = "mode"
     name: Word
     text: Phrase | None
 
 
 class ModeUsing(Node):
+    keyword = "mode"
     name: Word
     resolver: Word
 
 
 class FinalTools(Node):
+    keyword = "tools"
     how: Word
 
 
 class EmptyStop(Node):
-    pass
+    keyword = "empty"
 
 
 class EmptyRetry(Node):
+    keyword = "empty"
     count: Value
 
 
@@ -226,10 +247,12 @@ FinalLine: TypeAlias = Prefer | Mode | ModeUsing | FinalTools | EmptyStop | Empt
 
 
 class Finalization(Node):
+    keyword = "finalization"
     lines: tuple[FinalLine | Broken, ...]
 
 
 class Threshold(Node):
+    keyword = "at"
     percent: Value
     resource: Word
     action: Word
@@ -237,6 +260,7 @@ class Threshold(Node):
 
 
 class On(Node):
+    keyword = "on"
     what: Word
     reasons: tuple[Name | Star | Missing, ...] | None
     steps: tuple[Step, ...]
@@ -286,32 +310,38 @@ BreakerLine: TypeAlias = Trip | ResetNever | ResetAfter | WhenOpen | WhenOpenEnd
 
 
 class Breaker(Node):
+    keyword = "breaker"
     glob: Quoted
     lines: tuple[BreakerLine | Broken, ...]
 
 
 class Allow(Node):
-    pass
+    keyword = "allow"
 
 
 class Deny(Node):
+    keyword = "deny"
     text: Phrase | None
 
 
 class AskFirst(Node):
+    keyword = "ask"
     within: Value | None
 
 
 class ToolLimit(Node):
+    keyword = "limit"
     count: Value
     text: Phrase | None
 
 
 class Timeout(Node):
+    keyword = "timeout"
     after: Value
 
 
 class ToolRetry(Node):
+    keyword = "retry"
     count: Value
     every: Every | None
 
@@ -320,6 +350,7 @@ Clause: TypeAlias = Allow | Deny | AskFirst | ToolLimit | Timeout | ToolRetry
 
 
 class Tool(Node):
+    keyword = "tool"
     glob: Quoted
     clauses: tuple[Clause, ...]
 
@@ -336,10 +367,12 @@ class Carve(Node):
 
 
 class Agents(Node):
+    keyword = "agents"
     lines: tuple[Setting | Share | Carve | Broken, ...]
 
 
 class Agent(Node):
+    keyword = "agent"
     name: Quoted
     lines: tuple[Setting | Threshold | On | Tool | Broken, ...]
 
@@ -353,6 +386,7 @@ class Price(Node):
 
 
 class Prices(Node):
+    keyword = "prices"
     lines: tuple[Price | Broken, ...]
 
 
@@ -385,11 +419,13 @@ class Expect(Node):
 
 
 class Test(Node):
+    keyword = "test"
     name: Quoted
     lines: tuple[Given | When | Expect | Broken, ...]
 
 
 class Verify(Node):
+    keyword = "verify"
     name: Quoted
     claim: Act
 

@@ -20,6 +20,9 @@ MAX_FINDINGS = 200
 MAX_REPAIRS = 3
 """Repairs tried at one place before the line is given up."""
 
+MAX_TOTAL = 1_000
+"""Repairs made in one file, reported or not, before the rest of it is given up."""
+
 MAX_LINE = 20
 """Repairs made on one line before the rest of it is given up."""
 
@@ -58,6 +61,7 @@ class Recovery:
         self.findings = self.site.findings
         self._places: dict[int, int] = {}
         self._lines: dict[int, int] = {}
+        self._total = 0
 
     def repair(self) -> None:
         """Called by the parser at a token that does not fit."""
@@ -65,8 +69,9 @@ class Recovery:
         site.arrive()
         tries = _count(self._places, site.token.start)
         on_line = _count(self._lines, site.parser.tokens[site.first].start)
-        if len(self.findings) >= MAX_FINDINGS:
-            site.give_up(MAX_FINDINGS)
+        self._total += 1
+        if len(self.findings) >= MAX_FINDINGS or self._total > MAX_TOTAL:
+            site.give_up()
         elif site.token.kind == END:
             blocks.end_of_file(site)
         elif tries > MAX_REPAIRS or on_line > MAX_LINE:

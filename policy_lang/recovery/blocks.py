@@ -76,7 +76,7 @@ def misplaced(site: Site) -> bool:
     brace, block = opened
     if brace.span.start > first.start:
         return False  # the line is the block's own header
-    if first.text in HOMES.get(block, ()) or first.text in _ALSO_IN.get(block, ()):
+    if home == block or first.text in _ALSO_IN.get(block, ()):
         return False
     if home is not None:
         help = f"it is a line of `{home}`"

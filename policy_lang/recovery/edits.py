@@ -136,6 +136,8 @@ def _report_missing(site: Site, kind: str, wanted: str, spelling: str) -> None:
     token = site.token
     label = Label(site.at(token), f"expected {wanted}")
     place = site.span(token.start, token.start)
+    if site.cut_short:
+        return
     if token.kind == NEWLINE:
         help, fix = (f"add `{spelling}`", (Edit(place, f" {spelling}"),)) if spelling else ("", ())
         site.report("P101", "this statement is not finished", label, help=help, fix=fix)
@@ -156,7 +158,9 @@ def one_instead(site: Site) -> bool:
     rest = site.rest(site.parser.index)
     if rest[0].kind == NEWLINE:
         return False
-    kinds = (*_INSERTABLE, "_LB", "_RB") if len(accepts) > 1 else tuple(accepts)
+    kinds = (*_INSERTABLE, "_LB") if len(accepts) > 1 else tuple(accepts)
+    if site.parser.source.line_start(rest[0].start) == rest[0].start:
+        kinds = (*kinds, "_RB")
     for kind in kinds:
         if kind in accepts and site.reads([site.parser.token_of(kind), *rest[1:]]):
             site.report_unexpected()
@@ -177,7 +181,9 @@ def foreign_name(site: Site) -> bool:
     end = word.end() if word else token.end
     count = sum(t.start < end for t in site.rest(parser.index)[:-1])
     name = Token(f"{MISSING}NAME", "", start, end)
-    if not parser.fits([name], states):
+    rest = site.rest(parser.index + count)
+    better_dropped = not split and site.reads(rest) and not site.reads([name, *rest], states)
+    if better_dropped or not parser.fits([name], states):
         return False
     span = site.span(start, end)
     help = "names are written with `a` to `z`, `A` to `Z`, `0` to `9`, `_` and `-`"
@@ -194,7 +200,8 @@ def one_less(site: Site) -> bool:
     if line[0].kind == NEWLINE:
         return False
     ends = {1, len(line) - 1} | {at for at, token in enumerate(line) if token.kind in ("_LB", "_RB")}
-    for end in sorted(ends - {0}):
+    whole = site.parser.index == site.first  # of a whole line a `Broken` is to be left
+    for end in sorted(ends - {0, len(line) - 1 if whole else 0}):
         closing = [Token(NEWLINE, "", line[end].start, line[end].start)] if line[end].kind == "_RB" else []
         for reading in ([], closing):
             if site.reads([*reading, *line[end:]]):

@@ -152,6 +152,8 @@ def unquoted_words(site: Site) -> bool:
     while parser.tokens[at].kind in ("NAME", STRAY, "COMMA", "STAR") and parser.tokens[at].text not in RESERVED:
         at += 1
     end = parser.tokens[at - 1].end
+    if not site.reads([Token("STRING", '""', before.span.start, end), *site.rest(at)], parser.states[:-1]):
+        return False
     site.unread()
     parser.index -= 1
     return _quote(site, before.span.start, end)

@@ -92,6 +92,12 @@ class Site:
         token = self.parser.tokens[index]
         return token.text in STATEMENTS and self.parser.source.line_start(token.start) == token.start
 
+    @property
+    def cut_short(self) -> bool:
+        """Does the file end here, in the midst of a block? Then that alone is told."""
+        after = self.parser.tokens[self.parser.index + 1 :][:1]
+        return self.token.kind == NEWLINE and after != [] and after[0].kind == END and self.opener() is not None
+
     # ---- what could stand here
 
     def expected(self, accepts: list[str] | None = None) -> str:
@@ -117,6 +123,8 @@ class Site:
 
     def report_unexpected(self) -> None:
         """The finding for what no particular repair has words for."""
+        if self.cut_short:
+            return
         token, accepts = self.token, self.parser.accepts()
         label = Label(self.at(token), f"expected {self.expected(accepts)}")
         if token.kind == NEWLINE:
@@ -166,12 +174,11 @@ class Site:
         if parser.tokens[end].kind != NEWLINE:
             parser.tokens.insert(end, Token(NEWLINE, "", stop, stop))
 
-    def give_up(self, limit: int) -> None:
+    def give_up(self) -> None:
         """Skip to the end; a file with so many mistakes is probably no policy at all."""
         parser, here = self.parser, self.token.start
-        if len(self.findings) == limit:
-            label = Label(self.at(self.token), "not read from here on")
-            self.report("P115", f"more than {limit} syntax errors in this file", label, help="correct the first ones")
+        label = Label(self.at(self.token), "not read from here on")
+        self.report("P115", "too many syntax errors in this file", label, help="correct the first ones")
         self.rewind()
         newline = Token(NEWLINE, "", here, here)
         closing = [Token("_RB", "}", here, here), newline] if self.opener() else []

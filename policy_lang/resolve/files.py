@@ -107,12 +107,10 @@ class Loader:
     def _only_importable(self, unit: Unit, imported: Span) -> None:
         for statement in unit.file.statements:
             if not isinstance(statement, IMPORTED):
-                keyword = statement.span.text.split(None, 1)[0]
-                first = Span(statement.span.source, statement.span.start, statement.span.start + len(keyword))
                 self.report.error(
                     "P408",
-                    f"an imported file cannot contain `{keyword}`",
-                    first,
+                    f"an imported file cannot contain `{statement.keyword}`",
+                    statement.span.head(),
                     "not brought in by `import`",
                     Label(imported, "imported here"),
                     help="`extends` the file, or move this to a file that is not imported",

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from engine.core.vocabulary import REASONS, RESOURCES, TREE_RESOURCES
 from policy_lang import tree
-from policy_lang.diagnostics import Label
 from policy_lang.quantities import COUNT, DURATION, PERCENT
 from policy_lang.report import Report
 from policy_lang.resolve.limits import finalize_text, limit_line
 from policy_lang.resolve.statements import check_retry, threshold, tool
 from policy_lang.resolve.values import Use, Values
-from policy_lang.source import Span
 
 _DETECTORS = {
     "same_args": (COUNT, False),
@@ -29,15 +27,6 @@ _DETECTORS = {
 MAX_WINDOW = 64
 
 _FAILURE_STEPS = (tree.Retry, tree.Fallback, tree.Finalize, tree.FinalizeUsing, tree.Consult, tree.Stop)
-
-
-def head(statement: tree.Statement, words: int = 1) -> Span:
-    """The first words of a statement."""
-    text = statement.span.text
-    end = 0
-    for word in text.split(None, words)[:words]:
-        end = text.index(word, end) + len(word)
-    return Span(statement.span.source, statement.span.start, statement.span.start + end)
 
 
 # ---- failures of the model
@@ -58,12 +47,12 @@ def check_failure(line: tree.On, values: Values) -> None:
             values.word(reason, tuple(REASONS), "reason")
     for step in line.steps:
         _failure_step(step, values)
-    values.report.unsupported(head(line, 2), "`on llm_failure`")
+    values.report.unsupported(line.span.head(2), "`on llm_failure`")
 
 
 def _failure_step(step: tree.Step, values: Values) -> None:
     if not isinstance(step, _FAILURE_STEPS):
-        word = step.span.text.split(None, 1)[0]
+        word = step.keyword
         values.report.error(
             "P208",
             f"`{word}` is no step for a failed call",
@@ -103,7 +92,7 @@ def check_breaker(block: tree.Breaker, values: Values) -> None:
             values.word(line.by, ("args",), "key")
         elif isinstance(line, tree.Apply):
             values.word(line.when, ("round_end", "now"), "time")
-    values.report.unsupported(head(block), "`breaker`")
+    values.report.unsupported(block.span.head(), "`breaker`")
 
 
 def _check_trip(line: tree.Trip, values: Values) -> None:
@@ -119,7 +108,7 @@ def _check_trip(line: tree.Trip, values: Values) -> None:
             f"`{detector}` needs a window",
             line.span,
             "expected `of` and a count behind it",
-            help=f"write it as in `trip {line.span.text.split(None, 1)[1]} of 10`",
+            help=f"write it as in `trip {detector} {first.text if first else '50%'} of 10`",
         )
     if not windowed and line.of is not None:
         values.report.error(
@@ -151,7 +140,7 @@ def check_agents(block: tree.Agents, values: Values) -> None:
         elif isinstance(line, tree.Share | tree.Carve):
             for word in line.names:
                 values.word(word, tuple(RESOURCES), "resource")
-    values.report.unsupported(head(block), "`agents`")
+    values.report.unsupported(block.span.head(), "`agents`")
 
 
 def check_agent(block: tree.Agent, values: Values) -> None:
@@ -168,7 +157,4 @@ def check_agent(block: tree.Agent, values: Values) -> None:
         elif isinstance(line, tree.On) and isinstance(line.what, tree.Name) and line.what.text == "llm_failure":
             check_failure(line, inner)
     values.report.findings += [finding for finding in inner.report.findings if finding.code != "P340"]
-    values.report.unsupported(head(block), "`agent`")
-
-
-__all__ = ["Label", "check_agent", "check_agents", "check_breaker", "check_failure", "head"]
+    values.report.unsupported(block.span.head(), "`agent`")

@@ -9,7 +9,6 @@ from typing import Any
 from engine.core.vocabulary import LANG
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
-from policy_lang.names import nearest
 from policy_lang.report import Report
 from policy_lang.resolve.files import Unit
 from policy_lang.resolve.later import check_agent, check_agents, check_breaker, check_failure
@@ -70,7 +69,7 @@ class Layer:
                 "the `policy` line must come first",
                 header.span,
                 "",
-                Label(_first_word(statements[0]), "stands before it"),
+                Label(statements[0].span.head(), "stands before it"),
                 help="move it to the top of the file",
             )
         self.name = self.values.plain(header.name, "the name of a policy", "give it a name people know it by")
@@ -87,7 +86,7 @@ class Layer:
     def _no_header(self) -> None:
         source = self.unit.source
         statements = self.unit.file.statements
-        at = _first_word(statements[0]) if statements else Span(source, 0, 0)
+        at = statements[0].span.head() if statements else Span(source, 0, 0)
         message = "this file has no `policy` line" if statements else "this file contains no policy"
         name = os.path.basename(source.name).removesuffix(".policy")
         name = name if re.fullmatch(r"[\w.-]+", name) else "name"
@@ -149,13 +148,13 @@ class Layer:
             self.report.error(
                 "P210",
                 "`finalization` is written twice",
-                _first_word(block),
+                block.span.head(),
                 "again",
                 Label(self.final_span, "first here"),
                 help="write all its lines in one block",
             )
             return
-        self.final_span = _first_word(block)
+        self.final_span = block.span.head()
         self.final = finalization(block, self.values)
 
     def _on(self, statement: tree.On) -> None:
@@ -179,11 +178,3 @@ class Layer:
             )
             return
         self.prices.append((rate, row))
-
-
-def _first_word(statement: tree.Statement) -> Span:
-    word = statement.span.text.split(None, 1)[0]
-    return Span(statement.span.source, statement.span.start, statement.span.start + len(word))
-
-
-__all__ = ["Layer", "nearest"]

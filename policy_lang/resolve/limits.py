@@ -352,7 +352,7 @@ def _extend(
 
 
 def _unreachable(step: tree.Step, ended: tree.Step, report: Report) -> None:
-    word = ended.span.text.split(None, 1)[0]
+    word = ended.keyword
     same = isinstance(step, tree.Stop) and isinstance(ended, tree.Finalize)
     report.error(
         "P313",

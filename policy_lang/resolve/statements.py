@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import Label
 from policy_lang.quantities import COUNT, DURATION, MAX, MONEY, text_of
 from policy_lang.report import Report
-from policy_lang.resolve.limits import LimitLine, finalize_text, ladder, origin
+from policy_lang.resolve.limits import LimitLine, ladder, origin
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
 
@@ -32,7 +32,7 @@ def finalization(block: tree.Finalization, values: Values) -> list[FinalLine]:
     for line in block.lines:
         if isinstance(line, tree.Broken):
             continue
-        kind = line.span.text.split(None, 1)[0]
+        kind = line.keyword
         first = next((m for m in made if m.kind == kind), None)
         if first is not None:
             values.report.error(
@@ -217,7 +217,7 @@ def tool(line: tree.Tool, values: Values) -> dict[str, Any] | None:
     }
     seen: dict[str, tree.Clause] = {}
     for clause in line.clauses:
-        kind = clause.span.text.split(None, 1)[0]
+        kind = clause.keyword
         if kind in seen:
             values.report.error(
                 "P210",
@@ -363,16 +363,3 @@ def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
         "origin": origin(line.span),
     }
     return LimitLine(data, line, line.what.span, value)
-
-
-__all__ = [
-    "Edit",
-    "FinalLine",
-    "ThresholdLine",
-    "finalization",
-    "finalize_text",
-    "on_unknown_tool",
-    "price",
-    "threshold",
-    "tool",
-]
