@@ -39,7 +39,7 @@ class Listener(Protocol):
     streams: bool
     """Does it want to see text as it arrives?"""
 
-    def replayed(self, event: e.AnyEvent) -> None: ...
+    def replayed(self, event: e.AnyEvent, state: State) -> None: ...
 
     def decided(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None: ...
 
@@ -154,7 +154,7 @@ class LocalEffects:
         if self._recorded:
             self._compare(event, decision)
             if listener is not None:
-                listener.replayed(event)
+                listener.replayed(event, state)
             return
         self._append(self._spec.run, self._seq, event, decision)
         self._seq += 1

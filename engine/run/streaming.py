@@ -155,10 +155,11 @@ class Narrator:
         self._names: dict[str, str] = {}
         self._budgets: dict[int, tuple[int, int]] = {}
 
-    def replayed(self, event: e.AnyEvent) -> None:
-        """An event of the journal of a run that is being resumed: known, not told again."""
+    def replayed(self, event: e.AnyEvent, state: State) -> None:
+        """An event of the journal of a run that is being resumed: not told again, only where the budgets stand."""
         if isinstance(event, e.ModelReplied):
             self._names.update((p.id, p.name) for p in event.calls)
+        self._stand(state, event.at)
 
     def decided(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         self._happened(event, decision)

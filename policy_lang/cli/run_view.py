@@ -58,6 +58,8 @@ class PlainView:
     def line(self, event: s.AnyStreamEvent) -> str:
         """What to say about an event, empty if nothing."""
         match event:
+            case s.RunBegan(run=run):
+                return f"run {run}"
             case s.CallStarted(call=call, attempt=attempt, client=client):
                 again = f" (attempt {attempt})" if attempt > 1 else ""
                 final = f", final: {event.why}, {event.because}" if event.final else ""

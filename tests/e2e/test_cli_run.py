@@ -273,9 +273,11 @@ def test_a_killed_run_is_resumed(place):
     with Rehearsal(script) as server:
         killed = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py", "--journal", "j.sqlite")
         assert killed.returncode == -signal.SIGKILL
+        shown = killed.stderr.splitlines()[0]
         store = SqliteStore(place / "j.sqlite", read_only=True)
         run_id = store.runs()[0].run
         store.close()
+        assert shown == f"run {run_id}"
         options = ("--resume", run_id, "--journal", "j.sqlite", "--tools", "tools.py", "--base-url", f"{server.url}/v1")
         resumed = policy_run(place, *options)
         assert resumed.returncode == 0, resumed.stderr
@@ -284,6 +286,7 @@ def test_a_killed_run_is_resumed(place):
         assert len(list(server.ledger)) == 3
         again = policy_run(place, *options)
         assert (again.returncode, again.stdout) == (0, "done\n")
+        assert "llm_calls        3 of 3" in again.stderr
         assert len(list(server.ledger)) == 3
         (place / "other.policy").write_text(POLICY.replace("5  ", "6  "))
         other = policy_run(place, "other.policy", *options)

@@ -130,7 +130,7 @@ def test_killed_at_any_event_it_ends_the_same(at, before):
     asyncio.run(killed())
     if not store.load("r").steps:
         with pytest.raises(RunError, match="before its first event"):
-            asyncio.run(driver(store).resume("r")._wait())
+            resume(driver(store))
         return
 
     async def resumed():
