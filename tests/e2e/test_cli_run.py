@@ -14,6 +14,7 @@ import pytest
 
 from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply
 from engine.store.sqlite import SqliteStore
+from policy_lang.cli import main
 
 POLICY = """\
 policy "e2e" lang 1
@@ -127,11 +128,11 @@ def test_json_is_one_document_on_standard_output(place):
 
 def test_a_terminal_sees_bars_and_no_control_characters_of_the_model(place):
     with Rehearsal(weather("evil \x1b[2J text")) as server:
-        main, child = pty.openpty()
+        leader, child = pty.openpty()
         arguments = command("p.policy", "Which?", *at(server), "--tools", "tools.py")
         process = subprocess.Popen(arguments, cwd=place, env=environment(), stdout=child, stderr=child)
         os.close(child)
-        shown = _read_all(main, process)
+        shown = _read_all(leader, process)
     assert process.returncode == 0
     assert "█" in shown
     assert "3 of 3" in shown
@@ -185,7 +186,25 @@ def test_an_unreachable_server_is_one_clear_line(place):
     assert "Traceback" not in done.stderr
 
 
-# A user's mistakes.
+# A user's mistakes. These commands end before they call anything, so they need no process of their own.
+
+
+NOWHERE = ("--model", "openai:x", "--base-url", "http://127.0.0.1:9")
+
+
+@pytest.fixture
+def in_process(place, monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.chdir(place)
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        try:
+            code = main(["run", *arguments])
+        except SystemExit as exc:
+            code = exc.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -198,7 +217,7 @@ def test_an_unreachable_server_is_one_clear_line(place):
         (["p.policy", "x", "--model", "openai:"], "names no model"),
         (["p.policy", "x", "--model", "openai:x"], "OPENAI_API_KEY"),
         (["p.policy", "x", "--model", "openai:x", "--base-url", "nonsense"], "nonsense"),
-        (["p.policy", " ", *["--model", "openai:x", "--base-url", "http://127.0.0.1:9"]], "the question is empty"),
+        (["p.policy", " ", *NOWHERE], "the question is empty"),
         (["p.policy", "x", "--set", "calls"], "`calls` is not of the form NAME=VALUE"),
         (["p.policy", "x", "--set", "cals=3", "--model", "openai:x"], "cals"),
         (["p.policy"], "QUESTION"),
@@ -207,13 +226,13 @@ def test_an_unreachable_server_is_one_clear_line(place):
         (["p.policy", "x", "--model", "openai:x", "--journal", "tools.py"], "tools.py"),
     ],
 )
-def test_a_mistake_is_one_message_and_exit_code_2(place, arguments, said):
+def test_a_mistake_is_one_message_and_exit_code_2(place, in_process, arguments, said):
     (place / "broken.policy").write_text('policy "x" lang 1\nlimits {\n  llm_cals 5\n}\n')
-    done = policy_run(place, *arguments)
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    code, out, err = in_process(*arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert out == ""
     assert not (place / "none.sqlite").exists()
 
 
@@ -232,15 +251,13 @@ def test_a_mistake_is_one_message_and_exit_code_2(place, arguments, said):
         ("def f(a: 'Nothing'): ...\n", "the annotations of tool `f` cannot be read"),
     ],
 )
-def test_a_bad_tools_file_is_told_with_its_place(place, code, said):
+def test_a_bad_tools_file_is_told_with_its_place(place, in_process, code, said):
     if code is not None:
         (place / "t.py").write_text(code)
-    done = policy_run(
-        place, "p.policy", "x", "--model", "openai:x", "--base-url", "http://127.0.0.1:9", "--tools", "t.py"
-    )
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    code, _, err = in_process("p.policy", "x", *NOWHERE, "--tools", "t.py")
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
 
 
 def test_tools_from_a_module_and_a_missing_one(place):
