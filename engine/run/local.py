@@ -215,13 +215,11 @@ class LocalEffects:
         except asyncio.CancelledError:
             if self._flights.get(key) is not flight:
                 return
-            event = self._cut(flight, "cancelled")
+            del self._flights[key]
             if not flight.stopped:
-                # Not our doing: the event loop is being shut down, and the run with it.
-                del self._flights[key]
-                self.interrupt("shutdown")
-                self.inbox.post(event)
-                return
+                self.interrupt("shutdown")  # not our doing: the event loop is being shut down, and the run with it
+            self._report_cut(flight, "cancelled")
+            return
         except Exception as exc:  # a fault of the driver itself: better told than waited for
             self.inbox.fail(exc)
             return
@@ -239,6 +237,14 @@ class LocalEffects:
             return executions.run_tool(self._host, work, arguments)
         assert isinstance(effect, ResolverRun)
         return self._ask(effect)
+
+    def _report_cut(self, flight: _Flight, status: str) -> None:
+        try:
+            event = self._cut(flight, status)
+        except Exception as exc:  # its content could not be stored
+            self.inbox.fail(exc)
+        else:
+            self.inbox.post(event)
 
     def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
@@ -309,7 +315,7 @@ class LocalEffects:
             if self._flights.get(flight.effect.key) is flight:  # the end of an earlier one may have ended the run
                 del self._flights[flight.effect.key]
                 self._abandon(flight)
-                self.inbox.post(self._cut(flight, "timed_out"))
+                self._report_cut(flight, "timed_out")
         if self._until <= now and not self.inbox:
             self.inbox.post(e.Tick(now))
         for flight in self._flights.values():

@@ -221,7 +221,7 @@ def _without_titles(value: Any, names: bool = False) -> Any:
 
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
-_GOOGLE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_GOOGLE = re.compile(r"^(\s+)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 
 
@@ -229,7 +229,7 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """What a docstring says of the tool, and of each parameter (sections as Google writes them, or ``:param x:``)."""
     said: list[str] = []
     documented: dict[str, str] = {}
-    section, last = "", ""
+    section, last, indent = "", "", ""
     for line in text.splitlines():
         if heading := _SECTION.match(line):
             section = heading[1]
@@ -241,9 +241,10 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
         elif not section:
             said.append(line)
         elif section in ("Args", "Arguments", "Parameters") and line.strip():
-            if entry := _GOOGLE.match(line):
-                last = entry[1]
-                documented[last] = entry[2].strip()
+            entry = _GOOGLE.match(line)
+            if entry and (not indent or entry[1] == indent):  # deeper lines go on with the last parameter
+                indent, last = entry[1], entry[2]
+                documented[last] = entry[3].strip()
             elif last:
                 documented[last] = f"{documented[last]} {line.strip()}".strip()
     return "\n".join(said).strip(), documented

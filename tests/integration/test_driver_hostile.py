@@ -244,12 +244,15 @@ def test_a_content_that_cannot_be_stored_breaks_the_run_loudly():
 
         def put(self, data):
             self.puts += 1
-            if self.puts > 2:
+            if self.puts > 3:
                 raise JournalError("no space for contents")
             return super().put(data)
 
     with pytest.raises(JournalError, match="no space"):
         run(Driver(limits(), Model(asks("ok"), says("done")), [ok], journal=Broken()))
+    # Also where nothing but a timer could tell.
+    with pytest.raises(JournalError, match="no space"):
+        run(Driver(limits(attempt_wall=30), Model(asks("ok"), forever), [ok], journal=Broken()))
 
 
 # Interrupts.

@@ -23,7 +23,7 @@ def search(query: str, limit: int = 10, tags: list[str] | None = None) -> str:
     Args:
         query: What to look for.
         limit (int): How many results: at most
-            this many.
+            note: this many.
 
     Returns:
         The results.
@@ -41,7 +41,7 @@ def test_the_declaration_comes_from_annotations_and_docstring():
         "required": ["query"],
         "properties": {
             "query": {"type": "string", "description": "What to look for."},
-            "limit": {"type": "integer", "default": 10, "description": "How many results: at most this many."},
+            "limit": {"type": "integer", "default": 10, "description": "How many results: at most note: this many."},
             "tags": {"anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}], "default": None},
         },
     }
