@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -162,11 +164,27 @@ def test_a_lock_held_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     other.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_file_that_may_only_be_read(path: Path) -> None:
-    filled(path)
-    path.chmod(0o400)
-    assert "may not be written" in refused(lambda: SqliteStore(path).append("r", 9, *TICK))
+@contextlib.contextmanager
+def nobody() -> Iterator[None]:
+    """Act as a user without rights, where we are one with all of them."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_file_that_may_only_be_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # in a place that nobody may enter too
+        path = Path(folder) / "runs.journal"
+        filled(path)
+        os.chmod(folder, 0o555)
+        path.chmod(0o444)
+        with nobody():
+            assert "may not be written" in refused(lambda: SqliteStore(path).append("r", 9, *TICK))
+        os.chmod(folder, 0o755)
 
 
 @pytest.mark.parametrize(
