@@ -1,9 +1,9 @@
 """The generated ``step``: four ordinary turns of a run in one specialised function, all else as written by hand.
 
 A call that is admitted, a reply that asks for tools that may run, the start and the end of the only
-tool of a round: that is what happens thousands of times, so for a policy without amounts and
-thresholds it is printed here as straight code, with the machine's own guards and updates folded in.
-Whatever is not ordinary goes to the handler that decides every case; both must always agree.
+tool of a round: that is what happens thousands of times, so it is printed here as straight code, with
+the machine's own guards and updates folded in. Whatever is not ordinary goes to the handler that
+decides every case; both must always agree.
 """
 
 from __future__ import annotations
@@ -12,30 +12,55 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
+from engine.core import hot_amounts
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
 from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolRequested
-from engine.core.machine.expr import FALSE, Expr, any_of, assume, to_python
-from engine.core.machine.machine import Phase, Rule, Update
+from engine.core.machine.expr import FALSE, Expr, Le, Lit, Or, Var, assume, to_python
+from engine.core.machine.machine import Phase, Rule, Spend, Update
+from engine.core.machine.plan import ENOUGH
 from engine.core.machine.to_python import live, update_line
-from engine.core.state import NO_TIME, STARTED, CallState, RoundCall, State
-from engine.core.tool_rules import PLAIN
+from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST = dict.fromkeys(("unknown", "invalid", "denied", "limited", "round_refused"), 0)
+
+_TYPES = (
+    CallRequested,
+    ModelReplied,
+    ToolRequested,
+    ToolEnded,
+    State,
+    CallState,
+    RoundCall,
+    Book,
+    Call,
+    Execute,
+    RunTools,
+)
 
 
 def source(core: Core) -> str:
     """The text of ``step``; empty where the policy's numbers need the handlers at every event."""
-    if core.amounts.limits or core.has_thresholds:
+    if not hot_amounts.constant(core):
         return ""
     names = ", ".join(v.name for v in core.machine.variables)
     parts = {"VARIABLES": names, "VALUES": f"({names})", "ROUNDS": "used_tool_iterations"}
-    parts |= _ordinary(core, "call", "CALL", {})
-    parts |= _ordinary(core, "round", "ROUND", {})
+    enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits}
+    parts |= _ordinary(core, "call", "CALL", enough)
+    parts |= _ordinary(core, "round", "ROUND", enough)
     parts |= _ordinary(core, "tool", "TOOL", _NO_VERDICT_AGAINST)
     parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0})
-    parts["FACTS"] = " or facts(proposed.name) is not PLAIN" if core.policy.tools else ""
-    parts["TIMEOUT"] = " or facts(call.tool) is not PLAIN" if core.policy.tools else ""
+    for name, call in (("CALL", True), ("ROUND", False)):
+        parts[f"{name}_READS"] = hot_amounts.reads(core, call=call)
+        parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
+        parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
+    parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
+    parts |= _tool_rules(core)
+    parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
+    parts["BOUND"] = hot_amounts.output_bound(core)
+    until = hot_amounts.until(core)
+    parts["UNTIL"] = f"until = {until}" if until else "until = NO_TIME"
+    parts["CUT"] = f"if {until} < deadline:\n    deadline = {until}" if until else ""
     text = _TEMPLATE
     for name, value in parts.items():
         text = _insert(text, name, value)
@@ -46,23 +71,12 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     """The function of ``source``'s text; ``general`` decides every event it does not know."""
     filename = f"<step of policy {core.policy.name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    types = (
-        CallRequested,
-        ModelReplied,
-        ToolRequested,
-        ToolEnded,
-        State,
-        CallState,
-        RoundCall,
-        Call,
-        Execute,
-        RunTools,
-    )
-    scope: dict[str, Any] = {t.__name__: t for t in types}
+    scope: dict[str, Any] = {t.__name__: t for t in _TYPES}
     scope |= {name.upper(): value for value, name in enumerate(Phase.NAMES)}
     complete = live(core.machine.rules["judged"])[-1].origin
-    scope |= {"general": general, "facts": core.tools.facts, "PLAIN": PLAIN, "NO_TIME": NO_TIME}
+    scope |= {"general": general, "facts": core.tools.facts, "NO_TIME": NO_TIME, "prices": core.amounts.prices}
     scope |= {"ATTEMPT_WALL": core.attempt_wall, "STARTED": STARTED, "COMPLETE": Continue(complete)}
+    scope["charge"] = core.amounts.charge
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -70,9 +84,10 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
 def _ordinary(core: Core, event: str, name: str, known: dict[str, int]) -> dict[str, str]:
     """The last rule of an event with its updates, and all that must not hold for it to fire."""
     *others, last = live(core.machine.rules[event])
-    updates = [update_line(u) for u in last.updates if not _goes_on(last, u)]
+    unusual = _unusual(others, known)
+    updates = [_update_line(u, unusual) for u in last.updates if not _goes_on(last, u)]
     return {
-        f"{name}_UNUSUAL": _unusual(others, known),
+        f"{name}_UNUSUAL": "\n".join(f"or {_bracketed(guard)}  # {origin}" for guard, origin in unusual.items()),
         f"{name}_UPDATES": "\n".join(updates) or "pass",
         f"{name}_ORIGIN": repr(last.origin),
     }
@@ -83,15 +98,46 @@ def _goes_on(rule: Rule, update: Update) -> bool:
     return rule.effect.kind == "round" and update.var == "phase"
 
 
-def _unusual(rules: list[Rule], known: dict[str, int]) -> str:
-    guards: list[tuple[Expr, str]] = [(assume(rule.guard, known), rule.origin) for rule in rules]
-    parts = [f"or {_bracketed(guard)}  # {origin}" for guard, origin in guards if guard != FALSE]
-    return "\n".join(parts)
+def _unusual(rules: list[Rule], known: dict[str, int]) -> dict[Expr, str]:
+    """The guards of these rules, each once, with the rule's origin."""
+    unusual: dict[Expr, str] = {}
+    for rule in rules:
+        guard = assume(rule.guard, known)
+        if guard != FALSE:
+            unusual.setdefault(guard, rule.origin)
+    return unusual
+
+
+def _update_line(update: Update, unusual: dict[Expr, str]) -> str:
+    match update:
+        case Spend(name, Lit(1)) if Le(Var(name), Lit(0)) in unusual:
+            return f"{name} -= 1"
+    return update_line(update)
 
 
 def _bracketed(guard: Expr) -> str:
-    text = to_python(any_of(guard))
-    return f"({text})" if " and " in text or " or " in text else text
+    text = to_python(guard)
+    return f"({text})" if " and " in text or isinstance(guard, Or) else text
+
+
+def _tool_rules(core: Core) -> dict[str, str]:
+    """What the policy says about tools by their names: nothing, or something to look up."""
+    if not core.policy.tools:
+        return {"RULED": "", "REFUSED": "", "ASKED_AGAIN": "", "TIMED": "deadline = until"}
+    return {
+        "RULED": "named = facts(proposed.name)",
+        "ASKED_AGAIN": "named = facts(tool)",
+        "REFUSED": "or named.denied\nor named.limits",
+        "TIMED": "deadline = min(at + named.timeout, until) if named.timeout else until",
+    }
+
+
+def _if_any(alternatives: str) -> str:
+    """A statement that leaves ordinary turns where one of the lines of a condition holds."""
+    if not alternatives:
+        return ""
+    lines = "\n".join(f"    {line}" for line in alternatives.strip().removeprefix("or ").split("\n"))
+    return f"if (\n{lines}\n):\n    return general(state, event)"
 
 
 def _insert(text: str, name: str, value: str) -> str:
@@ -112,61 +158,83 @@ def step(state, event):
     if kind is CallRequested:
         at, id, call = event.at, event.call, state.call
         <VARIABLES> = state.vars
+        <CALL_READS>
         if (
             phase != READY
             or at < state.at
             or (call is not None and call.id == id)
             <CALL_UNUSUAL>
+            <CALL_NEAR>
         ):
             return general(state, event)
         <CALL_UPDATES>
+        <CALL_CROSSED>
+        <BOUND>
         n, client, deadline = state.n + 1, event.client, at + ATTEMPT_WALL
+        <CUT>
         admitted = CallState(id, 1, client, deadline, event.model, event.input_tokens, event.max_output)
-        decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), event.max_output)
-        return State(<VALUES>, at, n, admitted, (), state.book), decision
+        decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
+        return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
-        at, call, calls = event.at, state.call, event.calls
+        at, call, calls, usage = event.at, state.call, event.calls, event.usage
         <VARIABLES> = state.vars
         if (
             phase != CALLING
             or not calls
-            or event.usage is not None
             or at < state.at
             or event.call != call.id
             or event.attempt != call.attempt
-            or event.finish == "pause"
-            <ROUND_UNUSUAL>
+            or event.estimated
+            <UNMETERED>
         ):
             return general(state, event)
+        <ROUND_READS>
+        if usage is not None:
+            spent, charged = charge(book.spent, call, usage)
+            call = CallState(
+                call.id, call.attempt, call.client, call.deadline, call.model,
+                call.input_tokens, call.max_output, call.pauses, charged,
+            )
+            book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)
+        <ROUND_REFUSED>
         <ROUND_UPDATES>
-        n, i, running, verdicts = state.n + 1, 0, [], []
+        <UNTIL>
+        n, i, running, verdicts = state.n + 1, 0, (), ()
         for proposed in calls:
+            <RULED>
             if (
                 proposed.kind != "function"
                 or not proposed.registered
-                or proposed.problem<FACTS>
+                or proposed.problem
+                or i == 32  # tuples grow by copying: larger rounds are judged in lists
+                <REFUSED>
                 <TOOL_UNUSUAL>
             ):
                 return general(state, event)
             <TOOL_UPDATES>
-            running.append(RoundCall(proposed.id, proposed.name, proposed.args, 0))
-            verdicts.append(Execute(n, i, proposed.id, 1, NO_TIME, <TOOL_ORIGIN>))
+            <TIMED>
+            running += (RoundCall(proposed.id, proposed.name, proposed.args, 0),)
+            verdicts += (Execute(n, i, proposed.id, 1, deadline, <TOOL_ORIGIN>),)
             i += 1
         phase = TOOLS
-        decision = RunTools(n, <ROUNDS>, tuple(verdicts), False, "default: execute")
-        return State(<VALUES>, at, n, call, tuple(running), state.book), decision
+        <ROUND_CROSSED>
+        decision = RunTools(n, <ROUNDS>, verdicts, False, "default: execute")
+        return State(<VALUES>, at, n, call, running, book), decision
     if kind is ToolRequested:
-        at, round, v = event.at, state.round, state.vars
+        at, round, v, book = event.at, state.round, state.vars, state.book
         if len(round) != 1 or v[0] != TOOLS or at < state.at:
             return general(state, event)
-        (call,) = round
-        id = call.id
-        if event.id != id or call.status > STARTED<TIMEOUT>:
+        (proposed,) = round
+        id, tool = proposed.id, proposed.tool
+        <UNTIL>
+        if event.id != id or proposed.status > STARTED or at >= until:
             return general(state, event)
-        n, attempt = state.n, call.attempt + 1
-        started = RoundCall(id, call.tool, call.args, STARTED, attempt)
-        decision = Execute(n, 0, id, attempt, NO_TIME, "default: execute")
-        return State(v, at, n, state.call, (started,), state.book), decision
+        <ASKED_AGAIN>
+        <TIMED>
+        n, attempt = state.n, proposed.attempt + 1
+        started = RoundCall(id, tool, proposed.args, STARTED, attempt, "", deadline)
+        decision = Execute(n, 0, id, attempt, deadline, "default: execute")
+        return State(v, at, n, state.call, (started,), book), decision
     if kind is ToolEnded:
         at, round = event.at, state.round
         <VARIABLES> = state.vars

@@ -1,0 +1,120 @@
+"""What the generated ``step`` says of tokens, money, time and thresholds: when is a turn ordinary?
+
+An ordinary turn is far from every amount and crosses no threshold, so all that is printed here are comparisons with
+constants of the policy. Ladders that move make those constants move: such policies have no generated ``step``.
+"""
+
+from __future__ import annotations
+
+from engine.core.amounts import Amount
+from engine.core.core import Core
+from engine.core.machine.expr import names
+from engine.core.machine.plan import Plan
+
+_USED = {
+    "tokens": "spent.input + spent.output",
+    "input_tokens": "spent.input",
+    "output_tokens": "spent.output",
+    "cost": "spent.cost",
+    "wall": "at - book.run.started",
+}
+_NEED = {"tokens": " + size", "input_tokens": " + size", "cost": " + least"}
+"""What a call needs on top, besides the one unit that everything needs."""
+
+_INPUT_COST = "-(-size * price.input // 1_000_000)"
+
+
+def constant(core: Core) -> bool:
+    """Does no amount, and no limit with a threshold, move with its ladder?"""
+    watched = {threshold.resource for threshold in core.policy.thresholds}
+    moving = [p for p in core.plans if p.step is not None and (not p.counted or p.resource in watched)]
+    return not moving
+
+
+def reads(core: Core, *, call: bool) -> str:
+    """The names that the lines below use, for a call that is asked for or a reply."""
+    lines = ["book = state.book"]
+    if core.amounts.pools or core.has_thresholds:
+        lines.append("spent = book.spent")
+    if core.amounts.pools and call:
+        lines.append("size, wanted = event.input_tokens or 0, event.max_output")
+    if core.amounts.priced and call:
+        lines.append("price = prices.get(event.model)")
+        lines.append("least = price and -(-(size * price.input + price.output) // 1_000_000)")
+    return "\n".join(lines)
+
+
+def near(core: Core, *, call: bool) -> str:
+    """One line for each amount that matters: true where it leaves less than a call, or a further round, must leave."""
+    rules = core.machine.rules["call" if call else "round"]
+    read = {name for rule in rules for name in names(rule.guard)}
+    lines = []
+    if core.amounts.pools and call:
+        lines.append("or size < 0 or (wanted is not None and wanted < 1)")
+    if core.amounts.priced and call:
+        lines.append("or price is None or not price.output  # default: price")
+    for amount in core.amounts.limits:
+        if amount.plan.field not in read:
+            continue
+        need = _NEED.get(amount.resource, "") if call else ""
+        lines.append(f"or {_used(amount.plan)}{need} {_bar(amount, call)}  # {amount.plan.origin}")
+    return "\n".join(lines)
+
+
+def _used(plan: Plan) -> str:
+    before = f" + book.run.thread_used.{plan.resource}" if plan.limit.scope == "thread" else ""
+    return _USED[plan.resource] + before
+
+
+def _free(amount: Amount) -> int:
+    """What an ordinary call may use: all but the reserve."""
+    return amount.maximum(()) - amount.kept(())
+
+
+def _bar(amount: Amount, call: bool) -> str:
+    # A request needs one unit at least; the size of one counts in full where it is known.
+    if call and amount.resource in ("input_tokens", "cost"):
+        return f"> {_free(amount)} or {_used(amount.plan)} >= {_free(amount)}"
+    return f">= {_free(amount)}"
+
+
+def crossed(core: Core, *, call: bool) -> str:
+    """One line for each threshold: true where it would be crossed now; and where one must be told with this call."""
+    if not core.has_thresholds:
+        return ""
+    lines = [f"or book.crossed & ~book.told & {core.thresholds.tells}"] if call and core.thresholds.tells else []
+    for bit, (threshold, limits) in enumerate(core.thresholds.all):
+        parts = [_reached(plan, threshold.percent) for plan, _ in limits]
+        if parts:
+            origin = threshold.origin or f"at {threshold.percent}% of {threshold.resource}"
+            lines.append(f"or (not book.crossed & {1 << bit} and ({' or '.join(parts)}))  # {origin}")
+    return "\n".join(lines)
+
+
+def _reached(plan: Plan, percent: int) -> str:
+    if plan.counted:
+        return f"{plan.fuel} <= {(100 - percent) * plan.maximum // 100}"
+    return f"{_used(plan)} >= {-(-percent * plan.maximum // 100)}"
+
+
+def until(core: Core) -> str:
+    """The moment by which everything but the final call must be over; empty without a limit on time."""
+    walls = [_free(amount) for amount in core.amounts.walls]
+    return f"book.run.started + {min(walls)}" if walls else ""
+
+
+def output_bound(core: Core) -> str:
+    """Lines that compute ``bound``, the largest output that the pools leave."""
+    bounds = []
+    for amount in core.amounts.pools:
+        left = f"{_free(amount)} - ({_used(amount.plan)})"
+        if amount.resource == "tokens":
+            bounds.append(f"{left} - size")
+        elif amount.resource == "output_tokens":
+            bounds.append(left)
+        elif amount.resource == "cost":
+            bounds.append(f"({left} - {_INPUT_COST}) * 1_000_000 // price.output")
+    if not bounds:
+        return "bound = event.max_output"
+    least = f"min({', '.join(bounds)})" if len(bounds) > 1 else bounds[0]
+    return f"bound = max(1, {least})\nif wanted is not None and wanted < bound:\n    bound = wanted"
