@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import demo
@@ -17,6 +18,8 @@ from engine.core.vocabulary import (
     REFUSALS,
     RESOURCES,
 )
+
+RUN_ID = re.compile(r" *run +[0-9a-f]{32}")
 
 UNITS = {
     "llm_calls": "one request handed to one client, the final one included",
@@ -110,7 +113,7 @@ def run() -> str:
     """What the demonstration's run prints, but for its random name."""
     model = f"--model openai:rehearsed --base-url http://127.0.0.1:8711/v1 --tools {demo.TOOLS}"
     command = f'policy run {demo.POLICY} "{demo.QUESTION}" \\\n    {model}'
-    lines = [line for line in demo.rehearsed()[0].stdout.splitlines() if not line.startswith("  run ")]
+    lines = [line for line in demo.rehearsed()[0].stdout.splitlines() if not RUN_ID.fullmatch(line)]
     return "\n".join(["```console", f"$ {command}", *lines, "```"])
 
 
