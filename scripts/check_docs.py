@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import shlex
 import subprocess
@@ -81,6 +82,16 @@ def policy_problems(text: str) -> Iterator[str]:
                 yield f"policy in line {line_of(text, block.start())}: {done.stdout.strip()}{done.stderr.strip()}"
 
 
+def python_problems(text: str) -> Iterator[str]:
+    """Python on one page that is none."""
+    for block in BLOCK.finditer(text):
+        if block[2] == "python":
+            try:
+                compile(block[3], "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            except SyntaxError as error:
+                yield f"python in line {line_of(text, block.start())}: {error.msg}"
+
+
 def command_problems(text: str, known: dict[str, str]) -> Iterator[str]:
     """``policy`` commands and options on one page that do not exist. ``known``: subcommand to its help."""
     shown = [
@@ -132,6 +143,7 @@ def problems(page: Path, known: dict[str, str]) -> Iterator[str]:
     if refreshed(text) != text:
         yield "a generated part is not current; `make docs` rewrites it"
     yield from policy_problems(text)
+    yield from python_problems(text)
     yield from command_problems(text, known)
     yield from link_problems(page, text)
 

@@ -99,6 +99,11 @@ def test_a_later_policy_may_extend_an_earlier_one(check_docs: ModuleType) -> Non
     assert list(check_docs.policy_problems(page)) == []
 
 
+def test_python_that_is_none_is_seen(check_docs: ModuleType) -> None:
+    page = "```python\nreply = await client.complete(request)\n```\n```python\nif:\n```\n"
+    assert list(check_docs.python_problems(page)) == ["python in line 4: invalid syntax"]
+
+
 def test_a_link_that_leads_nowhere_is_seen(check_docs: ModuleType) -> None:
     page = "[a](laws.md) [b](absent.md) [c](laws.md#laws) [d](laws.md#absent) [e](https://example.org)"
     assert list(check_docs.link_problems(ROOT / "docs" / "page.md", page)) == [
