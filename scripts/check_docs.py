@@ -26,6 +26,7 @@ GENERATED = re.compile(r"<!-- (generated|output): (.+?) -->\n(.*?)<!-- end -->",
 BLOCK = re.compile(r"^(?:<!-- file: (\S+) -->\n)?```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 INLINE = re.compile(r"`(policy [^`]+)`")
+PATH = re.compile(r"`((?:benchmarks|docs|engine|grammars|policy_lang|scripts|spec_examples|tests)/[\w./*-]*)`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -124,6 +125,13 @@ def link_problems(page: Path, text: str) -> Iterator[str]:
             yield f"`{target}`: no such heading"
 
 
+def path_problems(text: str) -> Iterator[str]:
+    """Places in this project that a page names and that are not there."""
+    for path in PATH.findall(BLOCK.sub("", text)):
+        if not any(ROOT.glob(path.rstrip("/"))):
+            yield f"there is no `{path}`"
+
+
 def anchors(text: str) -> set[str]:
     """The anchors that headings of a page get."""
     titles = HEADING.findall(BLOCK.sub("", text))
@@ -146,6 +154,7 @@ def problems(page: Path, known: dict[str, str]) -> Iterator[str]:
     yield from python_problems(text)
     yield from command_problems(text, known)
     yield from link_problems(page, text)
+    yield from path_problems(text)
 
 
 def main() -> int:

@@ -112,6 +112,11 @@ def test_a_link_that_leads_nowhere_is_seen(check_docs: ModuleType) -> None:
     ]
 
 
+def test_a_place_that_is_not_there_is_seen(check_docs: ModuleType) -> None:
+    page = "`engine/core/policy.py` `engine/core/` `tests/unit/test_*.py` `engine/absent.py` `policy_lang/resolve/*`"
+    assert list(check_docs.path_problems(page)) == ["there is no `engine/absent.py`"]
+
+
 def test_a_command_that_does_not_exist_is_seen(check_docs: ModuleType) -> None:
     page = '`policy check FILE --format json` `policy chek` `policy "NAME" lang 1`\n'
     page += "```console\n$ policy check --fromat x\n```\n"
