@@ -108,7 +108,6 @@ BUILD: dict[str, Builder] = {
     "verify": tree.Verify,
     "comparison": _same,
     "negated": _same,
-    "word": _same,
     "broken": _same,
 }
 
