@@ -1,0 +1,203 @@
+"""A host that obeys every decision and plays a world: what our own driver does, without clock, network and contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.core import decisions as d
+from engine.core import events as e
+from engine.core.messages import Usage
+from engine.core.state import NO_TIME, State
+from engine.core.step import Compiled, wake_at
+from engine.testing.worlds import ANSWER, Tool, Turn, World
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event of a run: what was decided, and the states around it."""
+
+    event: e.AnyEvent
+    decision: d.AnyDecision
+    before: State
+    after: State
+
+
+@dataclass
+class Host:
+    """Plays ``world`` under a policy. ``steps`` is the run so far; ``keep`` is called after each of them."""
+
+    compiled: Compiled
+    world: World
+    keep: Callable[[Step], None] = lambda step: None
+    steps: list[Step] = field(default_factory=list)
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        self.state = self.compiled.initial
+        self.calls = 0
+        self.turns = 0
+        self.asked = 0
+        self.rounds = 0
+        self.turn = ANSWER
+        self.tools: dict[str, Tool] = {}
+        self.attempts: dict[str, int] = {}
+        self.ended = False
+
+    def run(self, most: int = 400) -> list[Step]:
+        """From the start to the end. ``most`` steps, then it is cancelled."""
+        before = self.world.before
+        decision = self.send(e.RunStarted(self.at, "run", thread="thread" if before else None, thread_used=before))
+        while not self.ended:
+            if len(self.steps) > most:
+                decision = self.send(e.Cancelled(self.at, "too long"))
+                most *= 2
+            decision = self.follow(decision)
+        return self.steps
+
+    def send(self, event: e.AnyEvent) -> d.AnyDecision:
+        """One step. A host that obeys is never told that it broke the protocol."""
+        before = self.state
+        self.state, decision = self.compiled.step(before, event)
+        step = Step(event, decision, before, self.state)
+        self.steps.append(step)
+        self.keep(step)
+        assert not isinstance(decision, d.Illegal), f"{event}: {decision.problem}"
+        self.ended = self.ended or isinstance(decision, d.End)
+        return decision
+
+    def follow(self, decision: d.AnyDecision) -> d.AnyDecision:
+        """Do what was decided; returns what is decided next."""
+        if isinstance(decision, d.Call):
+            return self.attempt(decision)
+        if isinstance(decision, d.Retry):
+            self.at = max(self.at, decision.not_before)
+            return self.send(e.RetryDue(self.at, decision.call))
+        if isinstance(decision, d.Resolve):
+            return self.resolve(decision)
+        if isinstance(decision, d.RunTools):
+            return self.request() if decision.complete else self.run_tools(decision)
+        if isinstance(decision, d.Stop):
+            return self.stop(decision)
+        if isinstance(decision, d.End):
+            return decision
+        assert isinstance(decision, d.Continue), f"nothing follows from {decision}"
+        return self.request()
+
+    def request(self) -> d.AnyDecision:
+        """The next call."""
+        self.calls += 1
+        w = self.world
+        return self.send(e.CallRequested(self.at, str(self.calls), "main", w.model, w.input_tokens, w.max_output))
+
+    def resolve(self, decision: d.Resolve) -> d.AnyDecision:
+        """The host's function answers as the world says."""
+        statuses = self.world.resolver
+        status = statuses[self.asked % len(statuses)] if statuses else "ok"
+        self.asked += 1
+        return self.send(e.Resolved(self.at, decision.name, status, "text" if status == "ok" else ""))
+
+    # -- an attempt -----------------------------------------------------------------------------
+
+    def attempt(self, call: d.Call) -> d.AnyDecision:
+        """One attempt, as the turn at hand says."""
+        turn = self.turn = self.world.turns[self.turns] if self.turns < len(self.world.turns) else ANSWER
+        self.turns += 1
+        for _ in range(turn.lost):
+            again = self.send(e.CallRequested(self.at, call.call))
+            if not isinstance(again, d.Call):
+                return again
+            call = again
+        stopped = self.interrupted(turn.interrupt)
+        if stopped:
+            return stopped
+        for usage in turn.reports:
+            self.send(e.UsageReported(self.at, call.call, call.attempt, usage))
+        self.at += turn.takes
+        if self.at >= call.deadline:
+            self.at = call.deadline
+            return self.send(e.ModelFailed(self.at, call.call, call.attempt, "timeout", usage=turn.usage))
+        if turn.failure:
+            reason, partial = turn.failure, turn.partial
+            return self.send(e.ModelFailed(self.at, call.call, call.attempt, reason, partial=partial, usage=turn.usage))
+        return self.send(self.reply(call, turn))
+
+    def reply(self, call: d.Call, turn: Turn) -> e.ModelReplied:
+        """The model's reply. Without tools to call, a model that is not stubborn answers in text."""
+        tools, text = turn.tools, turn.text
+        if call.final and not turn.stubborn:
+            tools, text = tuple(t for t in tools if t.kind != "function"), text or bool(tools)
+        self.rounds += 1
+        self.tools = {f"{self.rounds}.{i}": tool for i, tool in enumerate(tools)}
+        proposed = tuple(e.Proposed(id, t.name, "key", t.kind, t.registered, t.problem) for id, t in self.tools.items())
+        return e.ModelReplied(
+            self.at, call.call, call.attempt, turn.finish, text, proposed, turn.usage, turn.estimated, "reply"
+        )
+
+    def interrupted(self, how: str) -> d.AnyDecision | None:
+        """Cancellation or a tick; what they decide, unless the run goes on."""
+        if not how:
+            return None
+        event = (
+            e.Cancelled(self.at) if how == "cancel" else e.Tick(max(self.at, min(wake_at(self.state), self.at + 50)))
+        )
+        self.at = event.at
+        decision = self.send(event)
+        return None if isinstance(decision, d.Wait) else decision
+
+    # -- a round --------------------------------------------------------------------------------
+
+    def run_tools(self, decision: d.RunTools) -> d.AnyDecision:
+        """Start what may run and report the ends, together or one after the other."""
+        ids = [v.id for v in decision.verdicts if isinstance(v, d.Execute)]
+        batches = [ids] if self.turn.together else [[id] for id in ids]
+        last: d.AnyDecision = decision
+        for batch in batches:
+            last = self.run_batch(batch)
+            if not isinstance(last, d.Wait | d.Reply):
+                return last
+        # The last call of the round was answered instead of started: nothing is left to wait for.
+        return self.request()
+
+    def run_batch(self, ids: list[str]) -> d.AnyDecision:
+        """These tools at the same time."""
+        last: d.AnyDecision = d.Wait(NO_TIME)
+        running: list[str] = []
+        for id in ids:
+            for _ in range(1 + self.tools[id].restarts):
+                last = self.send(e.ToolRequested(self.at, id))
+                if isinstance(last, d.Execute):
+                    self.attempts[id] = last.attempt
+                elif not isinstance(last, d.Reply):
+                    return last
+            if isinstance(last, d.Execute):
+                running.append(id)
+        stopped = self.interrupted(self.turn.interrupt_tools)
+        if stopped:
+            return stopped
+        for id in sorted(running, key=lambda id: self.tools[id].rank):
+            self.at += self.turn.takes
+            last = self.send(self.end_of(id))
+            if not isinstance(last, d.Wait):
+                return last
+        return last
+
+    def end_of(self, id: str) -> e.ToolEnded:
+        """How a tool ends, by itself or because it was cut."""
+        tool = self.tools[id]
+        return e.ToolEnded(self.at, id, self.attempts[id], tool.status, "", tool.usage, tool.ends, "result")
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def stop(self, decision: d.Stop) -> d.AnyDecision:
+        """Cancel what is in flight and report its end; or wait until the grace is over."""
+        if self.world.stuck:
+            self.at = decision.until
+            return self.send(e.Tick(self.at))
+        last: d.AnyDecision = decision
+        if decision.cancel_call:
+            attempt = self.state.call.attempt if self.state.call else 1
+            last = self.send(e.ModelFailed(self.at, decision.cancel_call, attempt, "aborted", usage=Usage(1, 0)))
+        for id in decision.cancel:
+            last = self.send(e.ToolEnded(self.at, id, self.attempts[id], "cancelled"))
+        return last

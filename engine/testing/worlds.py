@@ -1,0 +1,82 @@
+"""What happens to a run, written down beforehand: the model's replies, the tools' ends, time, and a host's habits.
+
+A world is a script, not a trace: it says what the model does when it is asked the n-th time, not
+what is decided, so the same world can be played under two policies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.core.messages import Finish, Usage
+from engine.core.state import Used
+
+ToolStatus = Literal["ok", "failed", "timed_out", "cancelled", "unknown"]
+
+
+_SOME = Usage(3, 2)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool call that the model asks for, and what becomes of it if it runs.
+
+    ``restarts``: how often the host asks for it again while it runs. ``rank``: those with a smaller one end earlier.
+    """
+
+    name: str = "search"
+    kind: Literal["function", "output", "hosted"] = "function"
+    registered: bool = True
+    problem: str = ""
+    status: ToolStatus = "ok"
+    ends: Literal["", "answer", "stop"] = ""
+    usage: Usage | None = None
+    restarts: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One attempt of a call: the model replies (``failure`` empty) or fails.
+
+    ``stubborn``: asks for its tools even in the final call. ``reports``: usage told before the end.
+    ``lost``: how often the host asks for the attempt again as if it had crashed. ``interrupt`` comes while the
+    attempt is in flight, ``interrupt_tools`` while its tools run. ``takes``: milliseconds of each thing that happens.
+    """
+
+    text: bool = False
+    tools: tuple[Tool, ...] = ()
+    finish: Finish = "stop"
+    failure: str = ""
+    partial: Literal["none", "held", "delivered"] = "none"
+    usage: Usage | None = _SOME
+    estimated: bool = False
+    reports: tuple[Usage, ...] = ()
+    stubborn: bool = False
+    lost: int = 0
+    interrupt: Literal["", "cancel", "tick"] = ""
+    interrupt_tools: Literal["", "cancel", "tick"] = ""
+    takes: int = 0
+    together: bool = True
+    """The tools of its round run at the same time, not one after the other."""
+
+
+@dataclass(frozen=True)
+class World:
+    """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
+
+    ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    resolver: tuple[Literal["ok", "empty", "failed", "timed_out"], ...] = ()
+    model: str = "small"
+    input_tokens: int | None = None
+    max_output: int | None = None
+    before: Used | None = None
+    stuck: bool = False
+
+
+ANSWER = Turn(text=True)
+"""What the model does when the script is at its end."""

@@ -1,0 +1,121 @@
+"""What a run has used, computed from its events alone: the second opinion on the core's arithmetic.
+
+Deliberately not the core's own code. Integers: tokens, micro-dollars, milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.core.machine.laws import Laws
+from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
+from engine.core.messages import Usage
+from engine.core.policy import Extend, Finalize, Policy, Stop
+from engine.core.state import NO_TIME, Used
+from engine.core.usage import cost
+
+
+@dataclass
+class Attempt:
+    """One attempt on the wire, and the most that was reported of it."""
+
+    model: str
+    usage: Usage | None = None
+
+    def report(self, usage: Usage) -> None:
+        """A cumulative report: the largest of each category counts."""
+        before = self.usage or Usage()
+        pairs = ((getattr(before, name), getattr(usage, name)) for name in Usage.__struct_fields__)
+        self.usage = Usage(*(max(a, b) for a, b in pairs))
+
+
+@dataclass
+class Ledger:
+    """Everything a run has used. ``places``: how far the ladder of each limit (by index) has been climbed."""
+
+    policy: Policy
+    laws: Laws
+    started: int = 0
+    earlier: Used = field(default_factory=Used)
+    attempts: dict[tuple[str, int], Attempt] = field(default_factory=dict)
+    tools: list[Usage] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
+
+    def count(self, resource: str) -> None:
+        """One more of a counted resource."""
+        self.counts[resource] = self.counts.get(resource, 0) + 1
+
+    def used(self) -> Used:
+        """What the outcome of the run must say."""
+        usages = [a.usage for a in self.attempts.values() if a.usage] + self.tools
+        totals = {name: sum(getattr(u, name) for u in usages) for name in Usage.__struct_fields__}
+        counts = {name: self.counts.get(name, 0) for name in _COUNTED}
+        return Used(
+            **counts,
+            input_tokens=totals["input"],
+            output_tokens=totals["output"],
+            cached=totals["cached"],
+            cache_write=totals["cache_write"],
+            reasoning=totals["reasoning"],
+            cost=self._cost(),
+        )
+
+    def _cost(self) -> int:
+        prices = {price.model: price for price in self.policy.prices}
+        known = [a for a in self.attempts.values() if a.usage is not None and a.model in prices]
+        return sum(cost(prices[a.model], a.usage) for a in known if a.usage is not None)
+
+    def left(self, plan: Plan, at: int) -> int:
+        """What is left of an amount at a moment."""
+        used, before = self.used(), self.earlier if plan.limit.scope == "thread" else Used()
+        spent = {
+            "wall": max(0, at - self.started),
+            "tokens": used.tokens + before.tokens,
+            "input_tokens": used.input_tokens + before.input_tokens,
+            "output_tokens": used.output_tokens + before.output_tokens,
+            "cost": used.cost + before.cost,
+        }[plan.resource]
+        return self._maximum(plan) - spent
+
+    def state(self, plan: Plan, at: int, model: str, size: int) -> int:
+        """What is left of an amount for a request of ``size`` tokens of input and one of output."""
+        free = self.left(plan, at) - self._need(plan.resource, model, size)
+        if free < 0:
+            return NOTHING
+        steps = self._steps(plan)
+        ahead = any(isinstance(s, Finalize) for s in steps[self.places.get(plan.index, 0) :])
+        return RESERVE if ahead and free < plan.limit.reserve else ENOUGH
+
+    def late(self, at: int) -> bool:
+        """A deadline has come."""
+        return at >= self.deadline()
+
+    def deadline(self) -> int:
+        """The moment by which the run must be over."""
+        walls = [plan for plan in self.laws.plans if plan.resource == "wall"]
+        return min((self.started + self._maximum(plan) for plan in walls), default=NO_TIME)
+
+    def _need(self, resource: str, model: str, size: int) -> int:
+        price = next((p for p in self.policy.prices if p.model == model), None)
+        if resource == "tokens":
+            return size + 1
+        if resource == "input_tokens":
+            return max(1, size)
+        return max(1, cost(price, Usage(input=size, output=1))) if resource == "cost" and price else 1
+
+    def _maximum(self, plan: Plan) -> int:
+        maximum = plan.limit.max or 0
+        extends = [(i, s.by) for i, s in enumerate(plan.limit.then) if isinstance(s, Extend)]
+        # Time is extended without a decision; of anything else the extension counts once its step is taken.
+        taken = [by for i, by in extends if plan.resource == "wall" or self.places.get(plan.index, 0) > i]
+        return maximum + sum(min(by, maximum) for by in taken)
+
+    def _steps(self, plan: Plan) -> list[object]:
+        """The ladder as its places are counted."""
+        stops = [i for i, s in enumerate(plan.limit.then) if isinstance(s, Stop)]
+        steps = plan.limit.then[: stops[0]] if stops else plan.limit.then
+        return [s for s in steps if not (plan.resource == "wall" and isinstance(s, Extend))]
+
+
+_COUNTED = ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools")
