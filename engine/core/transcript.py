@@ -138,43 +138,43 @@ class Transcript:
 
     def _hear(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """What the event itself adds."""
-        if event.__class__ is e.ModelReplied:
+        if isinstance(event, e.ModelReplied):
             # A reply that nothing follows from came too late: its call was cancelled, or is being tried again.
-            if not self._stopping and decision.__class__ is not d.Wait:
+            if not self._stopping and not isinstance(decision, d.Wait):
                 self._reply = event
-        elif event.__class__ is e.ToolEnded:
-            if decision.__class__ is not d.Execute:
+        elif isinstance(event, e.ToolEnded):
+            if not isinstance(decision, d.Execute):
                 self._answer({event.id: _result_of(event)})
-        elif event.__class__ is e.CallRequested:
+        elif isinstance(event, e.CallRequested):
             if event.answered:
                 self._answer({id: Entry("result", text=ANSWERED_BY_HOST) for id in event.answered})
                 self._complete()
             if event.call != self._call:
                 self._call = event.call
                 self._add([Entry("given", ref) for ref in event.refs])
-        elif event.__class__ is e.RunStarted:
+        elif isinstance(event, e.RunStarted):
             self._add([Entry("given", ref) for ref in event.refs])
 
     def _obey(self, decision: d.AnyDecision) -> None:
         """What the decision adds."""
-        if decision.__class__ is d.RunTools:
+        if isinstance(decision, d.RunTools):
             self._accept_reply()
-            self._close([v for v in decision.verdicts if v.__class__ is d.Reply])
-        elif decision.__class__ is d.Reply:
+            self._close([v for v in decision.verdicts if isinstance(v, d.Reply)])
+        elif isinstance(decision, d.Reply):
             self._close((decision,))
-        elif decision.__class__ is d.Stop or decision.__class__ is d.End:
+        elif isinstance(decision, d.Stop | d.End):
             self._accept_reply()
             self._close(decision.close)
             self._stopping = True
-            self._ended = decision.__class__ is d.End
-        elif decision.__class__ is d.Continue:
+            self._ended = isinstance(decision, d.End)
+        elif isinstance(decision, d.Continue):
             self._accept_reply()
-        elif decision.__class__ is d.Retry:
+        elif isinstance(decision, d.Retry):
             # After a pause the provider goes on from what it has said; any other reply is asked for again.
             if self._reply is not None and self._reply.finish == "pause":
                 self._accept_reply()
             self._reply = None
-        elif decision.__class__ is d.Call:
+        elif isinstance(decision, d.Call):
             self._reply = None
 
     def _accept_reply(self) -> None:
