@@ -6,7 +6,6 @@ and late in a world, because a run that ends at once tests nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -30,9 +29,7 @@ from engine.core.policy import (
 )
 from engine.core.state import Used
 from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES
-from engine.testing.worlds import ANSWER, Tool, Turn, World
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
+from engine.testing.worlds import ANSWER, ResolverStatus, Tool, Turn, World
 
 COUNTED: tuple[ResourceName, ...] = ("llm_calls", "tool_iterations", "llm_attempts", "tool_calls", "unknown_tools")
 AMOUNTS: tuple[ResourceName, ...] = ("tokens", "input_tokens", "output_tokens", "cost", "wall")
@@ -63,7 +60,7 @@ _SCOPES: dict[ResourceName, list[ScopeName | None]] = {
 
 
 @st.composite
-def ladders(draw: Draw, resource: ResourceName, *, asking: bool = True) -> tuple[Step, ...]:
+def ladders(draw: st.DrawFn, resource: ResourceName, *, asking: bool = True) -> tuple[Step, ...]:
     """A ladder that fits the resource; ``asking``: it may call functions of the host."""
     known = RESOURCES[resource]
     options = [*_LADDERS, *(_ASKING if asking else ())]
@@ -73,7 +70,7 @@ def ladders(draw: Draw, resource: ResourceName, *, asking: bool = True) -> tuple
 
 
 @st.composite
-def limits(draw: Draw, resource: ResourceName, largest: int = 8, *, asking: bool = True) -> Limit:
+def limits(draw: st.DrawFn, resource: ResourceName, largest: int = 8, *, asking: bool = True) -> Limit:
     """A limit with a small maximum. Amounts are such that a few turns use them up."""
     scope = draw(st.sampled_from(_SCOPES[resource]))
     then = draw(ladders(resource, asking=asking))
@@ -88,7 +85,7 @@ def limits(draw: Draw, resource: ResourceName, largest: int = 8, *, asking: bool
 
 
 @st.composite
-def finalizations(draw: Draw, *, plain: bool = False) -> Finalization:
+def finalizations(draw: st.DrawFn, *, plain: bool = False) -> Finalization:
     """How the final call is made; ``plain``: proactive, nothing asked of the host, no empty retries."""
     prefer = tuple(draw(st.lists(st.sampled_from(PREFER_ORDER), max_size=3, unique=True)))
     if plain:
@@ -114,7 +111,7 @@ _RULES = (
 
 
 @st.composite
-def policies(draw: Draw, largest: int = 8) -> Policy:
+def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """A well-formed policy with limits of at most ``largest``."""
     counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, min_size=1, max_size=3))
     amounts = draw(st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=2)) if draw(st.booleans()) else []
@@ -123,7 +120,7 @@ def policies(draw: Draw, largest: int = 8) -> Policy:
     if second:
         other = draw(limits(second, largest))
         binding.setdefault(other.id, other)
-    thresholds = ()
+    thresholds: tuple[Threshold, ...] = ()
     if draw(st.integers(0, 3)) == 0:
         thresholds = (
             Threshold(percent=50, resource=counted[0], action="warn"),
@@ -142,7 +139,7 @@ def policies(draw: Draw, largest: int = 8) -> Policy:
 
 
 @st.composite
-def plain_policies(draw: Draw, largest: int = 8) -> Policy:
+def plain_policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """Proactive, without reserve, empty retries or functions of the host: those of which L12 speaks."""
     counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, max_size=4))
     wanted = sorted({"llm_calls", "tool_iterations", *counted})
@@ -232,7 +229,7 @@ _FAILURES = tuple(Turn(failure=reason, partial=p) for reason in REASONS for p in
 
 
 @st.composite
-def turns(draw: Draw, *, quiet: bool = False) -> Turn:
+def turns(draw: st.DrawFn, *, quiet: bool = False) -> Turn:
     """One attempt: most ask for tools; those that fail, or answer, or are odd, are rare."""
     shape = 0 if quiet else draw(st.integers(0, 31))
     if shape == 31:
@@ -250,9 +247,9 @@ _BEFORE = (None, None, None, Used(1, 1, 1, 1, 1, 5, 5, cost=9), Used(2, 3, 1, 4,
 
 
 @st.composite
-def worlds(draw: Draw, *, quiet: bool = False) -> World:
+def worlds(draw: st.DrawFn, *, quiet: bool = False) -> World:
     """A whole world. ``quiet``: nothing fails, is interrupted, retried or asked for again by the host."""
-    statuses = st.sampled_from(["ok", "ok", "empty", "failed", "timed_out"])
+    statuses: st.SearchStrategy[ResolverStatus] = st.sampled_from(["ok", "ok", "empty", "failed", "timed_out"])
     return World(
         turns=tuple(draw(st.lists(turns(quiet=quiet), min_size=2, max_size=12))),
         resolver=tuple(draw(st.lists(statuses, min_size=1, max_size=2))),
@@ -273,7 +270,7 @@ _TIMES = st.sampled_from([0, 1, 2, 10, 50, 5_000, 5_100])
 
 
 @st.composite
-def proposals(draw: Draw) -> e.Proposed:
+def proposals(draw: st.DrawFn) -> e.Proposed:
     """One proposed call with an id from a small pool, perhaps one that was used before."""
     kind: Literal["function", "output", "hosted"] = draw(st.sampled_from(["function"] * 6 + ["hosted", "output"]))
     name, known = draw(st.sampled_from([("search", True), ("shell", True), ("nobody", False)]))

@@ -13,6 +13,7 @@ from engine.core.messages import Finish, Usage
 from engine.core.state import Used
 
 ToolStatus = Literal["ok", "failed", "timed_out", "cancelled", "unknown"]
+ResolverStatus = Literal["ok", "empty", "failed", "timed_out"]
 
 
 _SOME = Usage(3, 2)
@@ -70,7 +71,7 @@ class World:
     """
 
     turns: tuple[Turn, ...] = ()
-    resolver: tuple[Literal["ok", "empty", "failed", "timed_out"], ...] = ()
+    resolver: tuple[ResolverStatus, ...] = ()
     model: str = "small"
     input_tokens: int | None = None
     max_output: int | None = None
