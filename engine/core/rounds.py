@@ -105,7 +105,7 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
     kind = rule.effect.kind
     if kind == "end":
         charged = structs.replace(s, book=structs.replace(s.book, tool_counts=counts, crossed=crossed))
-        replies = tuple(r for r in verdicts if r.__class__ is Reply)
+        replies = tuple(r for r in verdicts if isinstance(r, Reply))
         return end(core, charged, at, v, rule, notes, close=replies)
     running = tuple(folded.calls) if kind == "run" else ()
     book = s.book

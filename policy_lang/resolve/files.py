@@ -45,7 +45,8 @@ class Unit:
 
     def chain(self) -> list[Unit]:
         """This file and what it extends, nearest first."""
-        units, unit = [self], self.base
+        units: list[Unit] = [self]
+        unit = self.base
         while unit is not None:
             units.append(unit)
             unit = unit.base

@@ -187,4 +187,6 @@ class Values:
 
 def known_words(known: tuple[str, ...]) -> str:
     """The valid words for a help line."""
-    return f"known: {quoted(known, 'and')}" if len(known) > 1 else f"the only one is `{known[0]}`"
+    if len(known) == 1:
+        return f"the only one is `{known[0]}`"
+    return f"known: {quoted(known, 'and')}"
