@@ -32,7 +32,7 @@ class PolicyError(Exception):
         return full.render(self.diagnostics)
 
 
-def load(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+def load(path: str | os.PathLike[str], /, *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
     """Load a policy file. Files it extends or imports must lie in ``root`` (default: the file's own directory).
 
     ``params`` set the file's ``param``s: integers for counts, ``timedelta`` or text such as ``"5m30s"`` for durations,
@@ -41,7 +41,7 @@ def load(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = 
     return _policy(*check(path, root=root, params=params))
 
 
-def loads(text: str, name: str = "<string>", *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+def loads(text: str, /, name: str = "<string>", *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
     """``load`` for a text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
     return _policy(*checks(text, name, root=root, params=params))
 

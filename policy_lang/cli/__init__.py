@@ -7,6 +7,7 @@ It is imported only when it is asked for, so one command never pays for what ano
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ CLEAN, FINDINGS, USAGE = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors of use end in ``SystemExit(2)``, as argparse does it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no reason to fail
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(prog="policy", description="Limits and failure handling for LLM-agent runs.")
-    parser.add_argument("--version", action="version", version=f"policy {_version()}")
+    parser.add_argument("--version", action=_Version, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help in COMMANDS.items():
         command = commands.add_parser(name, help=help, description=help)
@@ -54,5 +57,18 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
-def _version() -> str:
-    return "0.1.0"
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for: that takes longer than most commands' start."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("policy-lang")
+        except PackageNotFoundError:
+            found = "(not installed)"
+        print(f"policy {found}")
+        parser.exit()

@@ -47,7 +47,7 @@ def test_strict_mode_finds_no_collision_of_terminals() -> None:
 def test_strict_mode_would_find_one() -> None:
     pytest.importorskip("interegular")
     collision = "start: A | B\nA: /[a-c]+x?/\nB: /[b-d]+x/\n"
-    with pytest.raises(Exception, match="[Cc]ollision"):
+    with pytest.raises(Exception, match=r"[Cc]ollision"):
         Lark(collision, parser="lalr", strict=True)
 
 

@@ -14,13 +14,13 @@ from policy_lang import PolicyError, check, checks, load, loads
 HEAD = 'policy "test" lang 1\n'
 
 
-def policy_of(text: str, **params: Any) -> dict[str, Any]:
+def policy_of(text: str, /, **params: Any) -> dict[str, Any]:
     data, findings = checks(HEAD + text, params=params)
     assert data is not None, [f.message for f in findings]
     return data
 
 
-def codes_of(text: str, **params: Any) -> list[str]:
+def codes_of(text: str, /, **params: Any) -> list[str]:
     return [finding.code for finding in checks(HEAD + text, params=params)[1]]
 
 
@@ -339,8 +339,9 @@ def test_finalization_is_merged_line_by_line(tmp_path: Path) -> None:
 
 
 def test_thresholds_and_prices_add_up(tmp_path: Path) -> None:
-    base = limits("tokens 5k") + 'at 50% of tokens warn\nprices {\n"a" input $1 output $1 per 1M\n}\n'
-    child = 'at 50% of tokens warn\nat 60% of tokens warn\nprices {\n"a" input $1 output $1 per 1M\n"b" input $1 output $1 per 1M\n}\n'
+    a, b = (f'"{model}" input $1 output $1 per 1M\n' for model in "ab")
+    base = limits("tokens 5k") + f"at 50% of tokens warn\nprices {{\n{a}}}\n"
+    child = f"at 50% of tokens warn\nat 60% of tokens warn\nprices {{\n{a}{b}}}\n"
     codes, data = merged(tmp_path, base, child)
     assert (codes, data is not None) == ([], True)
     assert data is not None

@@ -1,0 +1,143 @@
+"""How findings are shown: marks under their text whatever the characters, several labels, several files."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy_lang import checks
+from policy_lang.diagnostics import Diagnostic, Label, in_order
+from policy_lang.renderers import concise, full, tally
+from policy_lang.source import Source, Span
+
+
+def found(text: str, *spans: tuple[int, int, str]) -> Diagnostic:
+    source = Source("x.policy", text)
+    labels = [Label(Span(source, start, end), label) for start, end, label in spans]
+    return Diagnostic("P100", "message", labels[0], tuple(labels[1:]))
+
+
+def body(finding: Diagnostic) -> list[str]:
+    return full.render([finding]).split("\n")[2:]
+
+
+def test_three_labels_on_a_line() -> None:
+    assert body(found("one two three four", (8, 13, "here"), (0, 3, "why"), (14, 18, "and why"))) == [
+        "  |",
+        "1 | one two three four",
+        "  | ---     ^^^^^ ---- and why",
+        "  | |       |",
+        "  | |       here",
+        "  | |",
+        "  | why",
+    ]
+
+
+def test_labels_that_overlap_get_rows_of_their_own() -> None:
+    assert body(found("one two", (0, 7, "all"), (4, 7, "part"))) == [
+        "  |",
+        "1 | one two",
+        "  | ^^^^^^^ all",
+        "  |     --- part",
+    ]
+
+
+def test_a_span_over_lines_is_marked_on_its_first() -> None:
+    assert body(found("limits {\n  x\n}", (0, 14, "block"))) == ["  |", "1 | limits {", "  | ^^^^^^^^ block"]
+
+
+def test_lines_in_between_are_left_out() -> None:
+    """More than one line; one alone is shorter than the sign that it was left out."""
+    text = "a\nb\nc\nd\ne\nf\ng"
+    first = [row[0] for row in body(found(text, (0, 1, ""), (4, 5, ""), (12, 13, "")))]
+    assert first == [" ", "1", " ", "2", "3", " ", ".", "7", " "]
+
+
+def test_an_empty_span_at_the_end_has_a_caret() -> None:
+    assert body(found("ab", (2, 2, "more"))) == ["  |", "1 | ab", "  |   ^ more"]
+
+
+def test_line_numbers_are_aligned() -> None:
+    text = "\n" * 9 + "x"
+    assert body(found(text, (9, 10, ""), (0, 0, "top"))) == [
+        "   |",
+        " 1 |",
+        "   | - top",
+        "...",
+        "10 | x",
+        "   | ^",
+    ]
+
+
+def _width(text: str) -> int:
+    """Cells of a text on a terminal, counted independently of the renderer."""
+    return sum(
+        0
+        if unicodedata.category(c) in ("Mn", "Me") or unicodedata.combining(c)
+        else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+@given(
+    st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs",)), max_size=12),
+    st.text(st.characters(whitelist_categories=("Lu", "Ll", "Lo", "Nd")), min_size=1, max_size=8),
+)
+def test_marks_stand_under_their_text(before: str, marked: str) -> None:
+    _, line, marks = body(found(before + marked, (len(before), len(before) + len(marked), "")))
+    shown, carets = line.removeprefix("1 | "), marks.removeprefix("  | ")
+    at = carets.index("^")
+    assert _width(shown) - at == _width(marked) == len(carets) - at
+    assert shown.endswith(marked)
+
+
+@given(st.text(max_size=60))
+def test_nothing_reaches_the_terminal_that_it_would_act_on(text: str) -> None:
+    for finding in checks(text, "\x1b[31m.policy")[1]:
+        for row in (full.one(finding), concise.one(finding)):
+            assert all(part.isprintable() for part in row.split("\n"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=5), st.text(max_size=30))
+def test_any_labels_can_be_shown(spans: list[tuple[int, int]], text: str) -> None:
+    inside = [(min(a, b, len(text)), min(max(a, b), len(text)), f"label {at}") for at, (a, b) in enumerate(spans)]
+    shown = full.render([found(text or "x", *inside)])
+    assert all(f"label {at}" in shown for at in range(len(spans)))
+
+
+def test_long_lines_are_cut_around_their_marks() -> None:
+    text = "a" * 500 + "MARK" + "b" * 500
+    _, line, marks = body(found(text, (500, 504, "here")))
+    assert len(line) < 160
+    at = marks.index("^")
+    assert line[at : at + 4] == "MARK"
+
+
+def test_colour_paints_and_changes_no_text() -> None:
+    finding = found("one two three", (4, 7, "here"), (0, 3, "why"))._replace(help="do this")
+    coloured = full.render([finding], colour=True)
+    assert "\x1b[1;31m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == full.render([finding])
+
+
+def test_concise() -> None:
+    finding = found("one two", (4, 7, "here"))._replace(help="do this")
+    assert concise.render([finding, finding]) == "\n".join(["x.policy:1:5: error[P100]: message; do this"] * 2)
+
+
+def test_tally() -> None:
+    error = found("x", (0, 1, ""))
+    warning = error._replace(severity="warning")
+    assert tally([], 1) == "checked 1 file, nothing found"
+    assert tally([error], 2) == "checked 2 files, found 1 error"
+    assert tally([error, error, warning], 1) == "checked 1 file, found 2 errors and 1 warning"
+
+
+def test_order_is_by_file_then_place_and_repeats_are_dropped() -> None:
+    one, two = Source("b", "xyz"), Source("a", "xyz")
+    findings = [Diagnostic("P1", "m", Label(Span(source, at, at))) for source in (two, one) for at in (2, 0, 2)]
+    placed = [(f.primary.span.source.name, f.primary.span.start) for f in in_order(findings, [one, two])]
+    assert placed == [("b", 0), ("b", 2), ("a", 0), ("a", 2)]
