@@ -6,7 +6,7 @@ Tables only; the functions that use them are ``admission``, ``replies``, ``round
 from __future__ import annotations
 
 from functools import lru_cache
-from types import SimpleNamespace
+from typing import Any, Literal
 
 from engine.core.amounts import Amount, Amounts, maximum_of
 from engine.core.decisions import Note
@@ -28,18 +28,18 @@ Values = tuple[int, ...]
 
 
 class Core:
-    """The tables of one policy. ``react`` holds one function for each event of the machine."""
+    """The tables of one policy. ``react`` has one function for each event of the machine."""
 
-    def __init__(self, policy: Policy, react: SimpleNamespace | None = None, machine: Machine | None = None) -> None:
+    def __init__(self, policy: Policy, react: Any = None, machine: Machine | None = None) -> None:
         self.policy = policy
         self.machine = machine or build(policy)
-        self.react = react or SimpleNamespace()
+        self.react = react
         self.plans = plans_of(policy)
         self.amounts = Amounts(policy, self.plans, self.machine)
         self.tools = ToolRules(policy)
         self.has_thresholds = bool(policy.thresholds)
         self.attempt_wall = _attempt_wall(policy)
-        self.final_tools = policy.finalization.tools
+        self.final_tools: Literal["strip", "forbid"] = policy.finalization.tools
         self.atomic = any(plan.limit.atomic for plan in self.plans)
         self._step = tuple(self.machine.index(p.step) if p.step else -1 for p in self.plans)
         by_plan = {a.plan.index: _standing_of_amount(a) for a in self.amounts.limits}

@@ -9,6 +9,7 @@ decides every case; both must always agree.
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from engine.core.machine.plan import ENOUGH
 from engine.core.machine.to_python import live, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
-_NO_VERDICT_AGAINST = dict.fromkeys(("unknown", "invalid", "denied", "limited", "round_refused"), 0)
+_NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(("unknown", "invalid", "denied", "limited", "round_refused"), 0)
 
 _TYPES = (
     CallRequested,
@@ -61,10 +62,7 @@ def source(core: Core) -> str:
     until = hot_amounts.until(core)
     parts["UNTIL"] = f"until = {until}" if until else "until = NO_TIME"
     parts["CUT"] = f"if {until} < deadline:\n    deadline = {until}" if until else ""
-    text = _TEMPLATE
-    for name, value in parts.items():
-        text = _insert(text, name, value)
-    return text
+    return _filled(_TEMPLATE, parts)
 
 
 def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
@@ -140,17 +138,20 @@ def _if_any(alternatives: str) -> str:
     return f"if (\n{lines}\n):\n    return general(state, event)"
 
 
-def _insert(text: str, name: str, value: str) -> str:
-    """Put a value in the place of ``<NAME>``; one that stands on a line of its own keeps its indentation."""
-    lines = []
-    for line in text.split("\n"):
-        if line.strip() == f"<{name}>":
-            indent = line[: len(line) - len(line.lstrip())]
-            lines += [indent + part for part in value.split("\n") if part]
+def _filled(template: str, parts: dict[str, str]) -> str:
+    """The template with its parts; one that stands on a line of its own keeps its indentation, and may be empty."""
+    lines: list[str] = []
+    for line in template.split("\n"):
+        alone = _ALONE.fullmatch(line)
+        if alone:
+            lines += [alone[1] + part for part in parts[alone[2]].split("\n") if part]
         else:
-            lines.append(line.replace(f"<{name}>", value))
+            lines.append(_PART.sub(lambda part: parts[part[1]], line))
     return "\n".join(lines)
 
+
+_PART = re.compile(r"<([A-Z_]+)>")
+_ALONE = re.compile(r"( *)<([A-Z_]+)>")
 
 _TEMPLATE = """
 def step(state, event):

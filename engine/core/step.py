@@ -35,7 +35,7 @@ from engine.core.events import (
 from engine.core.machine.build import build
 from engine.core.machine.interpret import react
 from engine.core.machine.machine import Machine, Rule
-from engine.core.machine.to_python import React, load, parameters, source
+from engine.core.machine.to_python import Functions, React, parameters, source
 from engine.core.policy import Policy
 from engine.core.state import Book, LimitHit, Run, State, Used
 
@@ -62,15 +62,18 @@ class Compiled:
     def __init__(self, policy: Policy, *, reference: bool = False) -> None:
         self.policy = policy
         self.machine = build(policy)
-        self.source = source(self.machine)
-        functions = _interpreted(self.machine) if reference else load(self.machine, self.source, policy.name)
+        functions = _interpreted(self.machine) if reference else Functions(self.machine, policy.name)
         self.core = Core(policy, functions, self.machine)
         self.fingerprint = policy.fingerprint()
         self.initial = State(self.machine.initial, 0, 0, None, (), Book(Run("", 0)))
         general = _step(self.core)
-        hot = "" if reference else hot_path.source(self.core)
-        self.source += hot
-        self.step = hot_path.load(self.core, hot, general) if hot else general
+        self._hot = "" if reference else hot_path.source(self.core)
+        self.step = hot_path.load(self.core, self._hot, general) if self._hot else general
+
+    @property
+    def source(self) -> str:
+        """The generated Python, to be read: the machine's functions, then ``step`` where the policy has its own."""
+        return source(self.machine) + self._hot
 
     def used(self, state: State) -> Used:
         """Everything the run has used so far."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from engine.core.machine.expr import FALSE, TRUE, Field, Lit, names, to_python
@@ -24,14 +23,28 @@ def source(machine: Machine) -> str:
     return head + "\n\n".join(_function(machine, machine.events[name], rules) for name, rules in machine.rules.items())
 
 
-def load(machine: Machine, text: str, name: str) -> SimpleNamespace:
-    """The functions of ``source``'s text, by event name; tracebacks point into it as ``<policy NAME>``."""
-    scope: dict[str, Any] = {name.upper(): value for value, name in enumerate(Phase.NAMES)}
-    scope |= {_constant(rule): rule for rules in machine.rules.values() for rule in rules}
-    filename = f"<policy {name}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    exec(compile(text, filename, "exec"), scope)
-    return SimpleNamespace(**{event: scope[event] for event in machine.rules})
+class Functions:
+    """The generated functions, by event name. Each is compiled when it is first asked for: most runs need few.
+
+    Tracebacks point into their text as ``<policy NAME: EVENT>``.
+    """
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self._machine = machine
+        self._name = name
+
+    def __getattr__(self, event: str) -> React:
+        if event.startswith("_") or event not in self._machine.rules:
+            raise AttributeError(event)
+        rules = self._machine.rules[event]
+        text, filename = _function(self._machine, self._machine.events[event], rules), f"<policy {self._name}: {event}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        scope: dict[str, Any] = {name.upper(): value for value, name in enumerate(Phase.NAMES)}
+        scope |= {_constant(rule): rule for rule in rules}
+        exec(compile(text, filename, "exec"), scope)
+        function: React = scope[event]
+        setattr(self, event, function)  # from now on an ordinary attribute
+        return function
 
 
 def parameters(kind: EventKind) -> tuple[str, ...]:
