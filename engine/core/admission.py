@@ -121,22 +121,8 @@ def _call(
     plan = core.final_plan(v)
     text = "" if ref else core.instruction(plan, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.
-    return after, Call(
-        n,
-        call.id,
-        admitted.attempt,
-        call.client,
-        deadline,
-        plan.origin,
-        notes,
-        bound,
-        True,
-        core.final_tools,
-        text,
-        ref,
-        (),
-        plan.resource,
-    )
+    last = (True, core.final_tools, text, ref, (), plan.resource)
+    return after, Call(n, call.id, admitted.attempt, call.client, deadline, plan.origin, notes, bound, *last)
 
 
 def _thresholds(
