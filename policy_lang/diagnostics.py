@@ -47,6 +47,11 @@ class Diagnostic(NamedTuple):
         return self.severity == ERROR
 
     @property
+    def page(self) -> str:
+        """The command that prints the page about this code."""
+        return f"policy explain {self.code}"
+
+    @property
     def is_unreadable(self) -> bool:
         """Is it that the file named by the user could not be read at all?"""
         return self.code in _UNREADABLE and not self.primary.span.source.text

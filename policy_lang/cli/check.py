@@ -78,6 +78,8 @@ def _show(findings: list[Diagnostic], files: int, format: str) -> None:
 
         print(full.render(findings, colour=_colour()), end="\n\n")
     print(tally(findings, files))
+    if findings and format == "full":
+        print(f"`{findings[0].page}` says more about a code")
 
 
 def _colour() -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a policy file")
+    parser.add_argument("file", metavar="FILE", help="a policy file, or the code of a finding such as P201")
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--effective", action="store_true", help="the whole policy as one file, every line with its origin"
@@ -38,7 +38,11 @@ def _setting(text: str) -> tuple[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     from policy_lang import check
+    from policy_lang.catalogue import page
 
+    if (told := page(args.file)) is not None:
+        print(told, end="")
+        return CLEAN
     data, findings = check(args.file, root=args.root, params=dict(args.set))
     if data is None:
         return _refuse(findings)

@@ -2,8 +2,9 @@
 
 ``{"version": 1, "diagnostics": [...], "errors": n, "warnings": n}``; each diagnostic has ``code``,
 ``severity``, ``message``, ``primary`` and ``secondary`` labels (``file``, ``start`` and ``end`` as
-``line`` and ``column`` from 1, the end exclusive, ``text``), ``help`` and ``fix``: the edits
-(``file``, ``start``, ``end``, ``replacement``) that make the finding go away, all of them or none.
+``line`` and ``column`` from 1, the end exclusive, ``text``), ``help``, ``page`` (the command that says
+more) and ``fix``: the edits (``file``, ``start``, ``end``, ``replacement``) that make the finding go
+away, all of them or none.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
         "primary": _label(finding.primary),
         "secondary": [_label(label) for label in finding.secondary],
         "help": finding.help,
+        "page": finding.page,
         "fix": [{**_place(edit.span), "replacement": edit.replacement} for edit in finding.fix],
     }
 

@@ -79,7 +79,7 @@ class Loader:
         """Every source read, the named one first."""
         self._done: dict[str, Unit] = {}
 
-    def load(self, path: str, source: Source, stack: tuple[Unit, ...] = (), imported: Span | None = None) -> Unit:
+    def load(self, path: str, source: Source, stack: tuple[Unit, ...] = (), imported: bool = False) -> Unit:
         """Parse a source and load what it asks for. ``stack`` holds the files that led here."""
         parsed = parse(source)
         self.sources.append(source)
@@ -96,13 +96,11 @@ class Loader:
                 Label(bases[0].span, "the first"),
                 help="`import` brings in tools and texts of other files",
             )
-        if bases and imported is None:
+        if bases and not imported:
             unit.base = self._ask(unit, bases[0].path, stack, imported=False)
         for statement in unit.file.statements:
             if isinstance(statement, tree.Import) and (other := self._ask(unit, statement.path, stack, imported=True)):
                 unit.imports.append(other)
-        if imported is not None:
-            self._only_importable(unit, imported)
         return unit
 
     def _only_importable(self, unit: Unit, imported: Span) -> None:
@@ -152,7 +150,9 @@ class Loader:
             except Unreadable as problem:
                 self._unreadable(problem, path, word)
                 return None
-            done = self._done[path] = self.load(path, source, stack, word.span if imported else None)
+            done = self._done[path] = self.load(path, source, stack, imported)
+        if imported:
+            self._only_importable(done, word.span)
         return done
 
     def _confined(self, unit: Unit, asked: str, span: Span) -> str | None:

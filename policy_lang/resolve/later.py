@@ -11,7 +11,7 @@ from policy_lang import tree
 from policy_lang.quantities import COUNT, DURATION, PERCENT
 from policy_lang.report import Report
 from policy_lang.resolve.limits import finalize_text, limit_line
-from policy_lang.resolve.statements import check_retry, threshold, tool
+from policy_lang.resolve.statements import check_retry, on_unknown_tool, threshold, tool
 from policy_lang.resolve.values import Use, Values
 
 _DETECTORS = {
@@ -154,7 +154,11 @@ def check_agent(block: tree.Agent, values: Values) -> None:
             threshold(line, inner)
         elif isinstance(line, tree.Tool):
             tool(line, inner)
-        elif isinstance(line, tree.On) and isinstance(line.what, tree.Name) and line.what.text == "llm_failure":
-            check_failure(line, inner)
+        elif isinstance(line, tree.On):
+            what = inner.word(line.what, ("unknown_tool", "llm_failure"), "event")
+            if what == "llm_failure":
+                check_failure(line, inner)
+            elif what == "unknown_tool":
+                on_unknown_tool(line, inner)
     values.report.findings += [finding for finding in inner.report.findings if finding.code != "P340"]
     values.report.unsupported(block.span.head(), "`agent`")

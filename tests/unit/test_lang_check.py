@@ -33,8 +33,14 @@ def test_a_file_with_findings(tmp_path: Path) -> None:
     done = policy("check", "a.policy", cwd=tmp_path)
     assert done.returncode == 1
     assert "error[P201]: unknown resource `llm_cals`\n --> a.policy:3:3\n" in done.stdout
-    assert done.stdout.endswith("\nchecked 1 file, found 2 errors\n")
+    assert done.stdout.endswith("\nchecked 1 file, found 2 errors\n`policy explain P201` says more about a code\n")
     assert done.stderr == ""
+
+
+def test_the_page_about_a_code(tmp_path: Path) -> None:
+    done = policy("explain", "p201", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("P201: unknown word of the language\n\nResources, ")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_a_shared_base_is_told_of_once(tmp_path: Path) -> None:
         (tmp_path / f"{name}.policy").write_text('policy "x" lang 1\nextends "base.policy"\n')
     done = policy("check", "a.policy", "b.policy", "base.policy", cwd=tmp_path)
     assert done.stdout.count("error[P201]") == 1
-    assert done.stdout.endswith("checked 3 files, found 2 errors\n")
+    assert "checked 3 files, found 2 errors\n" in done.stdout
 
 
 def test_json(tmp_path: Path) -> None:
@@ -118,6 +124,7 @@ def test_json(tmp_path: Path) -> None:
         },
         "secondary": [],
         "help": "did you mean `llm_calls`?",
+        "page": "policy explain P201",
         "fix": [
             {
                 "file": "a.policy",
