@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.core.machine.laws import Laws
-from engine.core.machine.machine import Machine, Phase
+from engine.core.machine.machine import Machine, Phase, Sort
 from engine.verify.atomic import AtomicRounds, is_atomic
 from engine.verify.successors import JUDGED, Branch, Successors, names_of, successors
 from engine.verify.traces import Broken, trace
@@ -68,6 +68,20 @@ def explore(
         sampled=search.next.sampled,
         cut=cut,
     )
+
+
+def reachable(machine: Machine, laws: Laws, *, max_states: int = 300_000, max_open: int = 2) -> set[State]:
+    """The values of the machine's variables, in its order and without meters, in every reachable state.
+
+    Raises:
+        ValueError: there are more than ``max_states``.
+    """
+    search = _Search(machine, laws, max_open)
+    cut = search.run(max_states, float("inf"))
+    if cut:
+        raise ValueError(cut)
+    width = sum(v.sort is not Sort.METER for v in machine.variables)
+    return {state[:width] for state in search.seen}
 
 
 class _Search:

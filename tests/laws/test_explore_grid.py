@@ -1,0 +1,146 @@
+"""Every reachable state of a grid of machines: no law is broken anywhere, and each has something to say somewhere."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import given, settings
+
+from engine.core.machine.build import build
+from engine.core.machine.laws import laws_of
+from engine.core.machine.machine import Machine, Sort
+from engine.core.policy import Extend, Finalization, Finalize, Limit, Policy, Price, ResourceName, Step, Stop
+from engine.core.step import compile
+from engine.core.vocabulary import RESOURCES
+from engine.testing.host import Host
+from engine.testing.strategies import AMOUNTS, COUNTED, policies, worlds
+from engine.testing.worlds import World
+from engine.verify.explore import Exploration, explore, reachable
+
+MAXIMA = (0, 1, 2, 5)
+LADDERS: tuple[tuple[Step, ...], ...] = (
+    (Stop(),),
+    (Finalize(),),
+    (Finalize(using="ending"),),
+    (Finalize(using="ending"), Finalize(text="Now.")),
+    (Extend(by=2), Finalize()),
+    (Extend(by=9), Stop()),
+    (Extend(by=1), Finalize(using="ending")),
+    (Finalize(using="ending"), Extend(by=1), Finalize()),
+)
+MODES = (
+    Finalization(),
+    Finalization(mode="reactive"),
+    Finalization(mode="reactive", using="refusal", empty_retries=1),
+    Finalization(empty_retries=2, prefer=("tool_calls", "llm_attempts", "tokens")),
+)
+PRICES = (Price(model="small", input=1, output=1),)
+MORE = 20 if os.environ.get("LAWS_PROFILE") == "slow" else 1
+
+
+def ladders(resource: ResourceName) -> list[tuple[Step, ...]]:
+    extendable = RESOURCES[resource].extendable
+    return [ladder for ladder in LADDERS if extendable or not any(isinstance(s, Extend) for s in ladder)]
+
+
+def limits(resource: ResourceName) -> list[Limit]:
+    """Every maximum with every ladder. Of amounts the machine sees only what they leave: one maximum will do."""
+    if resource in AMOUNTS:
+        reserved = [Limit(resource=resource, max=100, reserve=10, then=ladder) for ladder in ladders(resource)]
+        return [Limit(resource=resource, max=100), Limit(resource=resource, max=100, then=(Extend(by=9),)), *reserved]
+    atomic = (False, True) if resource == "tool_calls" else (False,)
+    every = itertools.product(MAXIMA, ladders(resource), atomic)
+    return [Limit(resource=resource, max=maximum, then=then, atomic=a) for maximum, then, a in every]
+
+
+def alone() -> Iterator[Policy]:
+    """Each limit by itself, in one mode after the other."""
+    every = [limit for resource in (*COUNTED, *AMOUNTS) for limit in limits(resource)]
+    for number, limit in enumerate(every):
+        yield Policy(
+            name=f"{limit.id} {number}", limits=(limit,), finalization=MODES[number % len(MODES)], prices=PRICES
+        )
+
+
+def together(count: int, of: int, chosen: random.Random) -> Iterator[Policy]:
+    """Some of all the ways to put ``of`` limits into one policy: always the same ones."""
+    for number in range(count):
+        resources = chosen.sample([*COUNTED, *AMOUNTS[::2]], of)
+        picked = [chosen.choice(limits(resource)) for resource in resources]
+        scoped = [limit.model_copy(update={"scope": "thread"}) if chosen.random() < 0.2 else limit for limit in picked]
+        fixed = [
+            limit if limit.scope in RESOURCES[limit.resource].scopes else picked[i] for i, limit in enumerate(scoped)
+        ]
+        yield Policy(
+            name=f"{of} limits, {number}", limits=tuple(fixed), finalization=chosen.choice(MODES), prices=PRICES
+        )
+
+
+def policies_of_the_grid() -> list[Policy]:
+    chosen = random.Random(1)
+    some = [together(50 * MORE, 2, chosen), together(40 * MORE, 3, chosen), together(15 * MORE, 5, chosen)]
+    return [*alone(), *itertools.chain.from_iterable(some)]
+
+
+@pytest.fixture(scope="module")
+def grid() -> list[tuple[Policy, Machine, Exploration]]:
+    found = []
+    for policy in policies_of_the_grid():
+        machine = build(policy)
+        found.append((policy, machine, explore(machine, laws_of(policy), max_states=200_000)))
+    return found
+
+
+def test_no_law_is_broken_in_any_state(grid: list[tuple[Policy, Machine, Exploration]]) -> None:
+    broken = [f"{policy.model_dump_json()}\n{b.text()}" for policy, _, found in grid for b in found.broken]
+    assert broken == []
+    assert [policy.name for policy, _, found in grid if found.cut or found.sampled] == []
+
+
+def generic(words: str, names: Iterable[str]) -> str:
+    """Words about a limit without its name."""
+    for name in sorted(names, key=len, reverse=True):
+        words = words.replace(name, "*")
+    return words
+
+
+def test_no_check_is_vacuous_everywhere(grid: list[tuple[Policy, Machine, Exploration]]) -> None:
+    said, silent = set(), set()
+    for policy, _, found in grid:
+        laws = laws_of(policy)
+        names = [plan.limit.id for plan in laws.plans]
+        for check in laws.checks:
+            if not check.forbids and check.seen != "start":
+                text = f"{check.law}: not ({check.broken})"
+                (silent if text in found.vacuous else said).add((check.seen, generic(text, names)))
+    assert silent - said == set()
+
+
+def test_every_kind_of_rule_fires_somewhere(grid: list[tuple[Policy, Machine, Exploration]]) -> None:
+    fired, known = set(), set()
+    for policy, _, found in grid:
+        names = [plan.name for plan in laws_of(policy).plans]
+        for id, times in found.fired.items():
+            kind = generic(id, names)
+            known.add(kind)
+            if times:
+                fired.add(kind)
+    assert known - fired == {"resolved.other"}
+
+
+# -- what the explorer covers -------------------------------------------------------------------------
+
+
+@settings(max_examples=40 * MORE)
+@given(policies(largest=3), worlds())
+def test_every_state_of_a_real_run_was_explored(policy: Policy, world: World) -> None:
+    compiled = compile(policy)
+    meters = [v.sort is Sort.METER for v in compiled.machine.variables]
+    explored = reachable(compiled.machine, laws_of(policy), max_open=4)
+    for step in Host(compiled, world).run():
+        values = tuple(v for v, meter in zip(step.after.vars, meters, strict=True) if not meter)
+        assert values in explored
