@@ -71,6 +71,8 @@ def misplaced(site: Site) -> bool:
     line = site.parser.tokens[site.first : site.first + 2]
     first, opened = line[0], site.opener()
     home = _home(*line)
+    if site.parser.index == site.first and site.typo(site.parser.accepts()):
+        return False  # `tools "shell" deny`, `tool strip`
     if opened is None:
         return home is not None and site.parser.index == site.first and _outside(site, first, home)
     brace, block = opened

@@ -69,13 +69,10 @@ def mistyped_first_word(site: Site) -> bool:
         return False
     token, states = parser.tokens[first], parser.states[: parser.line_depth]
     possible = [k for k in sorted(parser.tables.actions[states[-1]]) if parser.fits([parser.token_of(k)], states)]
-    near = site.near(token, possible)
-    if near is None or near == token.text:
+    better = site.typo(possible, first, states)
+    if better is None:
         return False
-    better = Token("NAME", near, token.start, token.end)
-    if not site.reads([better, *site.rest(first + 1)], states):
-        return False
-    _report_typo(site, token, near, site.expected(possible))
+    _report_typo(site, token, better.text, site.expected(possible))
     site.rewind()
     site.replace(1, better)
     return True
@@ -83,7 +80,8 @@ def mistyped_first_word(site: Site) -> bool:
 
 def _report_typo(site: Site, token: Token, near: str, expected: str) -> None:
     span = site.span(token.start, token.end)
-    label = Label(site.at(token), f"expected {expected}")
+    known = token.text in site.parser.tables.keywords  # then it is not the word that is wrong, but this one here
+    label = Label(site.at(token), f"expected {f'`{near}`' if known else expected}")
     fix = (Edit(span, near),)
     site.report("P100", f"unexpected `{site.word(token)}`", label, help=f"did you mean `{near}`?", fix=fix)
 

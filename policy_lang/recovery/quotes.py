@@ -21,33 +21,35 @@ def open_text(site: Site) -> bool:
     token = site.token
     if token.kind != OPEN_STRING:
         return False
-    text = token.text.rstrip()
-    end = token.start + len(text)
+    rest = site.rest(site.parser.index + 1)
+    whole = token.text.rstrip()
+    readings = [_closed(token, whole)]
+    if whole.endswith(("{", "}")):
+        brace = Token(
+            "_LB" if whole[-1] == "{" else "_RB", whole[-1], token.start + len(whole) - 1, token.start + len(whole)
+        )
+        text = whole[:-1].rstrip()
+        readings.insert(0, [*([_closed(token, text)[0]] if len(text) > 1 else []), brace])
+    reading = next((reading for reading in readings if site.reads([*reading, *rest])), None)
+    closed = reading[0] if reading and reading[0].kind == "STRING" else readings[-1][0]
     site.report(
         "P102",
         "this text is never closed",
-        Label(site.span(token.start, end), "the line ends before the text does"),
+        Label(site.span(token.start, closed.end), "the line ends before the text does"),
         help='add a closing `"` on the same line',
-        fix=(Edit(site.span(end, end), '"'),),
+        fix=(Edit(site.span(closed.end, closed.end), '"'),),
     )
-    rest = site.rest(site.parser.index + 1)
-    for reading in (_closed(token, text), _closed(token, text)[:1]):
-        if site.reads([*reading, *rest]):
-            site.replace(1, *reading)
-            return True
-    site.skip()
+    if reading:
+        site.replace(1, *reading)
+    else:
+        site.skip()
     return True
 
 
 def _closed(token: Token, text: str) -> list[Token]:
-    """An open text as it may have been meant: closed at the end of the line, or before the ``{`` that ends it."""
-    end = token.start + len(text)
-    if text == '"}':
-        return [Token("_RB", "}", end - 1, end)]
-    if text.endswith("{"):
-        return [Token("STRING", f'{text[:-1].rstrip()}"', token.start, end - 1), Token("_LB", "{", end - 1, end)]
+    """An open text as if it were closed behind ``text``, a beginning of it."""
     escaped = (len(text) - len(text.rstrip("\\"))) % 2
-    return [Token("STRING", text + ('\\"' if escaped else '"'), token.start, end)]
+    return [Token("STRING", text + ('\\"' if escaped else '"'), token.start, token.start + len(text))]
 
 
 def unpaired(site: Site) -> bool:

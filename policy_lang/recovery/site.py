@@ -110,6 +110,17 @@ class Site:
         tables = self.parser.tables
         return nearest(token.text, [tables.literals[k] for k in accepts if tables.literals.get(k) in tables.keywords])
 
+    def typo(self, accepts: list[str], index: int | None = None, states: list[int] | None = None) -> Token | None:
+        """The keyword that a word was meant to be, if with it the rest of the line can be read."""
+        index = self.parser.index if index is None else index
+        token = self.parser.tokens[index]
+        others = [kind for kind in accepts if self.parser.tables.literals.get(kind) != token.text]
+        near = self.near(token, others)
+        if near is None:
+            return None
+        better = Token("NAME", near, token.start, token.end)
+        return better if self.reads([better, *self.rest(index + 1)], states) else None
+
     def reads(self, tokens: list[Token], states: list[int] | None = None) -> bool:
         """Could these tokens, up to a line end, all be read from here (or from a line's start)?"""
         return self.parser.fits(tokens, states) == len(tokens)
