@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything and print the table; ``--write`` puts it into ``docs/performance.md``."""
+"""``python -m benchmarks`` measures everything and prints the table; ``--write`` updates ``docs/performance.md``."""
 
 from __future__ import annotations
 

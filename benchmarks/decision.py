@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.harness import Case, Effort, Times, measure
 from benchmarks.report import Row, Section, duration, verdict
-from benchmarks.task import ANSWERS, QUESTIONS, STARTED, Counter, Made, Twin, built, made, policy
+from benchmarks.task import ANSWERS, QUESTIONS, STARTED, Counter, Made, MeteredCounter, Twin, built, made, policy
 from engine.core.decisions import AnyDecision, Illegal
 from engine.core.messages import Usage
 from engine.core.policy import Finalize, Limit, Policy, Price, Threshold, ToolRule
@@ -33,11 +33,11 @@ def _one_run(effort: Effort) -> Section:
     compiled, reference = compile(policy()), compile(policy(), reference=True)
     _agree(compiled, reference, events)
     cases = (
-        Case(ANCHOR, _questions, len(QUESTIONS)),
-        Case(TWIN, lambda: _twin(events), steps),
-        Case(TWIN_BUILT, lambda: _twin_built(made_events), steps),
+        Case(ANCHOR, questions, len(QUESTIONS)),
+        Case(TWIN, lambda: twin(events), steps),
+        Case(TWIN_BUILT, lambda: twin_built(made_events), steps),
         Case("ours, event ready", ready(compiled, events), steps),
-        Case("ours, event built for each step", _built(compiled, made_events), steps),
+        Case("ours, event built for each step", built_each_step(compiled, made_events), steps),
         Case("ours, by interpretation (reference)", ready(reference, events), steps),
     )
     times = measure(cases, effort)
@@ -63,12 +63,12 @@ def _one_run(effort: Effort) -> Section:
 
 
 def _whole_runs(section: Section, times: Times, steps: int) -> None:
-    questions = len(QUESTIONS)
-    section.timed(times, ANCHOR, scale=questions, shown="a whole run: 11 questions", anchor="")
+    asked = len(QUESTIONS)
+    section.timed(times, ANCHOR, scale=asked, shown="a whole run: 11 questions", anchor="")
     for name in (TWIN, "ours, event ready"):
         row = Row(f"a whole run: {name}" + ("" if name == TWIN else ", 22 events"))
         row.value, row.best = duration(times.usual(name) * steps), duration(times.best(name) * steps)
-        scale = steps / questions
+        scale = steps / asked
         row.ratio = f"{times.ratio(name, ANCHOR, scale):.2f}x"
         row.best_ratio = f"{times.best_ratio(name, ANCHOR, scale):.2f}x"
         section.rows.append(row)
@@ -136,7 +136,7 @@ def _counted() -> Iterator[Limit]:
     for resource in ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools"):
         for scope in ("run", "thread", "subtree", "node"):
             if scope != "run" or resource not in ("llm_calls", "tool_iterations"):
-                yield Limit(resource=resource, scope=scope, max=10**6)  # type: ignore[arg-type]
+                yield Limit(resource=resource, scope=scope, max=10**6)
 
 
 # -- amounts ------------------------------------------------------------------------------------
@@ -160,46 +160,6 @@ def amounts_policy() -> Policy:
 METERED = "hand-written object with amounts, 11 questions"
 
 
-class MeteredCounter(Counter):
-    """The anchor with tokens, money, time and two thresholds: what a careful person adds for them."""
-
-    __slots__ = ("cost", "noted", "told", "tokens")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens = self.cost = 0
-        self.noted = self.told = False
-
-    def ask(self, question: tuple[int, str, str], at: int, usage: Usage) -> int:
-        kind, _tool, _arguments = question
-        if kind == MODEL_KIND:
-            if self.final or self.calls >= 6 or self.tokens >= 1_000_000 or self.cost >= 50_000_000 or at >= 3_600_000:
-                return 2
-            self.calls += 1
-            if (
-                self.calls == 6
-                or self.rounds >= 5
-                or self.tokens >= 995_000
-                or self.cost >= 49_990_000
-                or at >= 3_590_000
-            ):
-                self.final = True
-                return 1
-            return 0
-        self.rounds += 1
-        self.tokens += usage.input + usage.output
-        fresh = usage.input - usage.cached
-        self.cost -= -(fresh * 2_500_000 + usage.cached * 1_250_000 + usage.output * 10_000_000) // 1_000_000
-        if not self.noted and self.tokens >= 800_000:
-            self.noted = True
-        if not self.told and self.cost >= 45_000_000:
-            self.told = True
-        return 0
-
-
-MODEL_KIND = QUESTIONS[0][0]
-
-
 def _metered() -> None:
     ask = MeteredCounter().ask
     at = 0
@@ -215,10 +175,10 @@ def _amounts(effort: Effort) -> Section:
     _agree(compiled, reference, events, twin=False)
     steps = len(events)
     cases = (
-        Case(ANCHOR, _questions, len(QUESTIONS)),
+        Case(ANCHOR, questions, len(QUESTIONS)),
         Case(METERED, _metered, len(QUESTIONS)),
         Case("ours, event ready", ready(compiled, events), steps),
-        Case("ours, event built for each step", _built(compiled, made_events), steps),
+        Case("ours, event built for each step", built_each_step(compiled, made_events), steps),
     )
     times = measure(cases, effort)
     section = Section(
@@ -239,19 +199,19 @@ def _amounts(effort: Effort) -> Section:
 # -- the runs that are timed --------------------------------------------------------------------
 
 
-def _questions() -> None:
+def questions() -> None:
     step = Counter().step
     for question in QUESTIONS:
         step(question)
 
 
-def _twin(events: tuple[Any, ...]) -> None:
+def twin(events: tuple[Any, ...]) -> None:
     step = Twin("run").step
     for event in events:
         step(event)
 
 
-def _twin_built(events: tuple[Made, ...]) -> None:
+def twin_built(events: tuple[Made, ...]) -> None:
     step = Twin("run").step
     for kind, fields in events:
         step(kind(*fields))
@@ -270,7 +230,7 @@ def ready(compiled: Compiled, events: tuple[Any, ...]) -> Callable[[], None]:
     return run
 
 
-def _built(compiled: Compiled, events: tuple[Made, ...]) -> Callable[[], None]:
+def built_each_step(compiled: Compiled, events: tuple[Made, ...]) -> Callable[[], None]:
     step = compiled.step
     begun, _ = step(compiled.initial, STARTED)
 

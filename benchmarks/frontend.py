@@ -38,8 +38,8 @@ def sections(effort: Effort) -> Iterator[Section]:
     times = measure(cases, effort.longer(4))
     section = Section(
         "From text to step",
-        f"A policy of {len(text.splitlines())} lines with {len(policy.limits)} limits, prices, thresholds and tool rules "
-        "(`benchmarks/sample.policy`), in a process that has done it before.",
+        f"A policy of {len(text.splitlines())} lines with {len(policy.limits)} limits, prices, thresholds, tool rules "
+        "(`benchmarks/sample.policy`) in a process that has done it before.",
         "call",
         ANCHOR,
     )

@@ -31,6 +31,8 @@ QUESTIONS = ((MODEL, "", ""), (TOOL, "search", "{}")) * ROUNDS + ((MODEL, "", ""
 
 ANSWERS = (ALLOW,) * (2 * ROUNDS) + (FINAL,)
 
+CLIENT = "main"
+
 STARTED = RunStarted(0, "run")
 
 Made = tuple[type, tuple[Any, ...]]
@@ -47,7 +49,7 @@ def made(usage: Usage | None = None, model: str = "") -> tuple[Made, ...]:
     events: list[Made] = []
     for k in range(1, CALLS + 1):
         at, id = 100 * k, f"{k}.0"
-        events.append((CallRequested, (at, str(k), "main", model)))
+        events.append((CallRequested, (at, str(k), CLIENT, model)))
         if k < CALLS:
             calls = (Proposed(id, "search", "{}"),)
             events.append((ModelReplied, (at + 10, str(k), 1, "tool_calls", False, calls, usage)))
@@ -85,6 +87,43 @@ class Counter:
             return ALLOW
         self.rounds += 1
         return ALLOW
+
+
+class MeteredCounter(Counter):
+    """The anchor with tokens, money, time and two thresholds: what a careful person adds for them.
+
+    The limits are those of ``benchmarks.decision.amounts_policy``: what may be used, and that less the reserve.
+    """
+
+    __slots__ = ("cost", "tokens", "told", "warned")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = self.cost = 0
+        self.warned = self.told = False
+
+    def ask(self, question: tuple[int, str, str], at: int, usage: Usage) -> int:
+        kind, _tool, _arguments = question
+        if kind == MODEL:
+            if self.final or self.calls >= CALLS or self._beyond(at, 1_000_000, 50_000_000, 3_600_000):
+                return DENY
+            self.calls += 1
+            if self.calls == CALLS or self.rounds >= ROUNDS or self._beyond(at, 995_000, 49_990_000, 3_590_000):
+                self.final = True
+                return FINAL
+            return ALLOW
+        self.rounds += 1
+        self.tokens += usage.input + usage.output
+        fresh = usage.input - usage.cached
+        self.cost -= -(fresh * 2_500_000 + usage.cached * 1_250_000 + usage.output * 10_000_000) // 1_000_000
+        if not self.warned and self.tokens >= 800_000:
+            self.warned = True
+        if not self.told and self.cost >= 45_000_000:
+            self.told = True
+        return ALLOW
+
+    def _beyond(self, at: int, tokens: int, cost: int, wall: int) -> bool:
+        return self.tokens >= tokens or self.cost >= cost or at >= wall
 
 
 class Twin:
@@ -138,8 +177,23 @@ class Twin:
         self.final = True
         which = "llm_calls" if self.calls == CALLS else "tool_iterations"
         text = DEFAULT_INSTRUCTION.format(resource=which)
-        last = (True, "strip", text, "", (), which)
-        return Call(self.n, event.call, 1, event.client, deadline, f"limit {which}", (), event.max_output, *last)
+        because = f"limit {which}"
+        return Call(
+            self.n,
+            event.call,
+            1,
+            event.client,
+            deadline,
+            because,
+            (),
+            event.max_output,
+            True,
+            "strip",
+            text,
+            "",
+            (),
+            which,
+        )
 
     def _model_replied(self, event: ModelReplied) -> Any:
         if event.call != self.call or event.attempt != 1:

@@ -1,0 +1,94 @@
+"""A whole turn over HTTP: our driver beside the bare loop, on the same client object, against another process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from benchmarks.harness import Case, Effort, measure
+from benchmarks.loop import ANSWER, QUESTION, TURNS, bare, policy, weather
+from benchmarks.report import Section
+from engine.clients import OpenAIChat
+from engine.run.driver import Driver
+
+
+def sections(effort: Effort) -> Iterator[Section]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        with _server() as url:
+            yield _section(loop, url, effort)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _section(loop: asyncio.AbstractEventLoop, url: str, effort: Effort) -> Section:
+    clients = {"httpx": OpenAIChat("m", base_url=url)}
+    aiohttp = loop.run_until_complete(_aiohttp())
+    if aiohttp is not None:
+        clients["httpx-aiohttp"] = OpenAIChat("m", base_url=url, transport=aiohttp)
+    cases = []
+    for name, client in clients.items():
+        cases.append(Case(f"bare loop over {name}", _bare(loop, client), TURNS))
+        cases.append(Case(f"ours over {name}", _governed(loop, client), TURNS))
+    times = measure(cases, effort.longer(10))
+    for client in clients.values():
+        loop.run_until_complete(client.aclose())
+    section = Section(
+        "The loop over HTTP",
+        f"Runs of {TURNS} turns against a server in another process that answers at once. Both loops use one client "
+        "object and declare the same tool; everything a provider would take on top makes the ratio smaller.",
+        "turn",
+    )
+    for name in clients:
+        bare_loop = f"bare loop over {name}"
+        section.timed(times, bare_loop, anchor=bare_loop)
+        section.timed(times, f"ours over {name}", anchor=bare_loop, ratio=1.06 if name == "httpx" else None)
+    return section
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    command = (sys.executable, "-m", "benchmarks.canned_server", str(TURNS))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        finally:
+            server.stdin.close()
+            server.wait(10)
+
+
+async def _aiohttp() -> httpx.AsyncBaseTransport | None:
+    """The transport of the ``aiohttp`` extra, if it is installed."""
+    try:
+        from httpx_aiohttp import AiohttpTransport
+    except ImportError:
+        return None
+    transport: httpx.AsyncBaseTransport = AiohttpTransport()
+    return transport
+
+
+def _bare(loop: asyncio.AbstractEventLoop, client: Any) -> Callable[[], None]:
+    def run() -> None:
+        assert loop.run_until_complete(bare(client)) == ANSWER.message.text
+
+    return run
+
+
+def _governed(loop: asyncio.AbstractEventLoop, client: Any) -> Callable[[], None]:
+    driver = Driver(policy(), client, [weather])
+
+    def run() -> None:
+        result = loop.run_until_complete(driver.run(QUESTION))
+        assert result.text == ANSWER.message.text, result
+
+    return run
