@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from privileges import nobody
+
+from policy_lang.cli import main
 
 CLEAN = 'policy "fine" lang 1\nlimits {\n  llm_calls 20 then finalize\n}\n'
 BAD = 'policy "bad" lang 1\nlimits {\n  llm_cals 20\n  tokens 5m\n}\n'
@@ -64,13 +68,16 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_forbidden_file(tmp_path: Path) -> None:
-    (tmp_path / "a.policy").write_text(CLEAN)
-    (tmp_path / "a.policy").chmod(0)
-    done = policy("check", "a.policy", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "permission denied" in done.stdout
+def test_a_forbidden_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "a.policy"
+        assert main(["check", str(path)]) == 2  # imports what a finding needs
+        path.write_text(CLEAN)
+        path.chmod(0)
+        with nobody():
+            assert main(["check", str(path)]) == 2
+    assert "permission denied" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\xef\xbb\xbf"])

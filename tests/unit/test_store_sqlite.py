@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import stat
@@ -10,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from privileges import nobody
 
 from engine.core import decisions as d
 from engine.core import events as e
@@ -162,18 +162,6 @@ def test_a_lock_held_too_long(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     store.close()
     assert SqliteStore(path, read_only=True).get(ref) == b"content"
     other.close()
-
-
-@contextlib.contextmanager
-def nobody() -> Iterator[None]:
-    """Act as a user without rights, where we are one with all of them."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 def test_a_file_that_may_only_be_read() -> None:
