@@ -45,6 +45,7 @@ class Core:
         by_plan = {a.plan.index: _standing_of_amount(a) for a in self.amounts.limits}
         self._standings = tuple(by_plan.get(p.index) or _standing_of_count(p, self.machine) for p in self.plans)
         self.thresholds = Thresholds(policy, tuple(zip(self.plans, self._standings, strict=True)))
+        self._named = tuple((p.resource, p.limit.scope or "") for p in self.plans)
         self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
         names = [v.name for v in self.machine.variables]
         self.asked = names.index("asked") if "asked" in names else -1
@@ -57,11 +58,10 @@ class Core:
 
     def hit(self, plan: Plan, values: Values, book: Book, at: int) -> LimitHit:
         """The limit in numbers, for an outcome."""
-        used, maximum = self.standing(plan, values, book, at)
-        scope = plan.limit.scope or ""
-        run = book.run
+        used, maximum = self._standings[plan.index](values, book, at)
+        (resource, scope), run = self._named[plan.index], book.run
         owner = (run.thread or run.id) if scope == "thread" else run.id
-        return LimitHit(plan.resource, scope, owner, used, maximum)
+        return LimitHit(resource, scope, owner, used, maximum)
 
     def used(self, values: Values, spent: Spent) -> Used:
         """Everything the run has used so far."""
@@ -106,7 +106,8 @@ class Core:
     def instruction(self, plan: Plan, values: Values, book: Book, at: int) -> str:
         """The instruction of the final call that this limit grants."""
         template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
-        return _worded(template, plan.resource, *self.standing(plan, values, book, at))
+        used, maximum = self._standings[plan.index](values, book, at)
+        return _worded(template, self._named[plan.index][0], used, maximum)
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""

@@ -177,7 +177,8 @@ def step(state, event):
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
-        at, call, calls, usage = event.at, state.call, event.calls, event.usage
+        at, call = event.at, state.call
+        calls, usage = event.calls, event.usage
         <VARIABLES> = state.vars
         if (
             phase != CALLING
@@ -200,7 +201,8 @@ def step(state, event):
         <ROUND_REFUSED>
         <ROUND_UPDATES>
         <UNTIL>
-        n, i, running, verdicts = state.n + 1, 0, (), ()
+        n, i = state.n + 1, 0
+        running = verdicts = ()
         for proposed in calls:
             <RULED>
             if (
@@ -222,7 +224,8 @@ def step(state, event):
         decision = RunTools(n, <ROUNDS>, verdicts, False, "default: execute")
         return State(<VALUES>, at, n, call, running, book), decision
     if kind is ToolRequested:
-        at, round, v, book = event.at, state.round, state.vars, state.book
+        at, round = event.at, state.round
+        v, book = state.vars, state.book
         if len(round) != 1 or v[0] != TOOLS or at < state.at:
             return general(state, event)
         (proposed,) = round
