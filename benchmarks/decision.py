@@ -116,7 +116,7 @@ def _more_limits(effort: Effort) -> Section:
     section = Section(
         "One more limit that does not fire",
         "The same run with more limits, all far away: every counted resource in every scope that is left (there are "
-        "18), and limits of other tools. The last rows divide what they add by their number.",
+        "18) with a maximum of 200, and limits of other tools. The last rows divide what they add by their number.",
         "event",
         "no more",
     )
@@ -136,7 +136,7 @@ def _counted() -> Iterator[Limit]:
     for resource in ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools"):
         for scope in ("run", "thread", "subtree", "node"):
             if scope != "run" or resource not in ("llm_calls", "tool_iterations"):
-                yield Limit(resource=resource, scope=scope, max=10**6)
+                yield Limit(resource=resource, scope=scope, max=200)
 
 
 # -- amounts ------------------------------------------------------------------------------------
