@@ -11,15 +11,27 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from engine.core.vocabulary import PREFER_ORDER, RESOURCES, SEMANTICS_VERSION
+from engine.core.ladders import (
+    Consult,
+    Count,
+    Extend,
+    FailureStep,
+    Fallback,
+    Finalize,
+    Name,
+    Origin,
+    Part,
+    Positive,
+    Retry,
+    Step,
+    Stop,
+)
+from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES, SEMANTICS_VERSION
 
-LARGEST = 2**53 - 1
-"""No quantity is larger: every JSON reader takes it exactly."""
-
-Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
-Positive = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
+MAX_WINDOW = 64
+"""Longest memory of a detector, in executions."""
 
 ResourceName = Literal[
     "llm_calls",
@@ -37,53 +49,7 @@ ResourceName = Literal[
 ScopeName = Literal["run", "thread", "subtree", "node"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Origin(_Part):
-    """Where a rule was written: a file as the user named it, and a line from 1."""
-
-    file: str
-    line: Positive
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-class Stop(_Part):
-    """The run ends ``incomplete``, naming the limit."""
-
-    do: Literal["stop"] = "stop"
-
-
-class Finalize(_Part):
-    """One last tool-free call: with ``text``, with what the host's resolver ``using`` returns, or the default."""
-
-    do: Literal["finalize"] = "finalize"
-    text: str | None = None
-    using: str | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Finalize:
-        if self.text is not None and self.using is not None:
-            raise ValueError("finalize takes a text or a resolver, not both")
-        if self.text == "":
-            raise ValueError("the text of finalize is empty; leave it out for the default instruction")
-        return self
-
-
-class Extend(_Part):
-    """``by`` more, once in the life of the limit's scope, capped at the original maximum."""
-
-    do: Literal["extend"] = "extend"
-    by: Positive
-
-
-Step = Annotated[Stop | Finalize | Extend, Field(discriminator="do")]
-
-
-class Limit(_Part):
+class Limit(Part):
     """At most ``max`` of ``resource`` in ``scope``, and the ladder of steps taken there, one at a time."""
 
     resource: ResourceName
@@ -127,7 +93,7 @@ class Limit(_Part):
         return f"{self.resource} per {self.scope}"
 
 
-class Finalization(_Part):
+class Finalization(Part):
     """How the final call is made."""
 
     prefer: tuple[str, ...] = ()
@@ -159,13 +125,15 @@ class Finalization(_Part):
         return (*self.prefer, *(r for r in PREFER_ORDER if r not in self.prefer))
 
 
-class Threshold(_Part):
+class Threshold(Part):
     """``at P% of RESOURCE``: once a run, when used x 100 >= percent x maximum."""
 
     percent: Annotated[int, Field(ge=1, le=100, strict=True)]
     resource: ResourceName
-    action: Literal["warn", "tell"]
+    action: Literal["warn", "tell", "use"]
     text: str | None = None
+    client: Name | None = None
+    """The client that later calls go to, for the rest of the run."""
     origin: Origin | None = None
 
     @model_validator(mode="after")
@@ -173,11 +141,85 @@ class Threshold(_Part):
         if self.resource == "attempt_wall":
             raise ValueError("attempt_wall has no threshold: it is the time of one attempt")
         if (self.action == "tell") != (self.text is not None):
-            raise ValueError("tell takes a text, warn takes none")
+            raise ValueError("tell takes a text, no other action does")
+        if (self.action == "use") != (self.client is not None):
+            raise ValueError("use takes a client, no other action does")
         return self
 
 
-class ToolRule(_Part):
+class FailureRule(Part):
+    """What happens when a model call fails for one of ``reasons`` (``*``: for any but ``host``)."""
+
+    reasons: Annotated[tuple[str, ...], Field(min_length=1)]
+    then: Annotated[tuple[FailureStep, ...], Field(min_length=1)]
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> FailureRule:
+        for reason in self.reasons:
+            if reason != "*" and reason not in REASONS:
+                raise ValueError(f"no model call fails for {reason}")
+        return self
+
+
+class Detector(Part):
+    """One way a breaker trips.
+
+    ``same_args``: ``n`` failures in a row with equal arguments. ``alternating``: the last ``n`` failures are A, B, A,
+    B. ``failures``: ``n`` in a row. ``failure_rate``: at least ``percent`` of the last ``n``. ``same_result``: ``n``
+    times in a row the same arguments and the same result. ``slow``: the last ``n`` took ``ms`` or longer each.
+    """
+
+    kind: Literal["same_args", "alternating", "failures", "failure_rate", "same_result", "slow"]
+    n: Annotated[int, Field(ge=1, le=MAX_WINDOW, strict=True)]
+    percent: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    ms: Positive | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Detector:
+        if (self.kind == "failure_rate") != (self.percent is not None):
+            raise ValueError("failure_rate takes a percentage, no other detector does")
+        if (self.kind == "slow") != (self.ms is not None):
+            raise ValueError("slow takes a duration, no other detector does")
+        if self.kind == "alternating" and (self.n < 4 or self.n % 2):
+            raise ValueError("an alternating window is even and at least 4")
+        return self
+
+
+class Breaker(Part):
+    """Switches off a tool that keeps failing, for every tool that matches ``glob``, each by itself.
+
+    ``reset`` is when it is tried again (ms; never without), ``probe`` how many successes close it then.
+    """
+
+    glob: Annotated[str, Field(min_length=1)]
+    trips: Annotated[tuple[Detector, ...], Field(min_length=1)]
+    reset: Positive | None = None
+    probe: Positive | None = None
+    when_open: Literal["skip", "hide", "stop", "finalize"] = "skip"
+    text: str | None = None
+    """Result of a skipped call, or instruction of the final one."""
+    using: str | None = None
+    count_denied: Literal["nothing", "failure", "success"] = "nothing"
+    per_args: bool = False
+    apply: Literal["round_end", "now"] = "round_end"
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Breaker:
+        if self.probe is not None and self.reset is None:
+            raise ValueError("a breaker that never resets cannot probe")
+        if self.using is not None and (self.when_open != "finalize" or self.text is not None):
+            raise ValueError("only when_open finalize takes a resolver, and then no text")
+        if self.text is not None and self.when_open in ("hide", "stop"):
+            raise ValueError(f"when_open {self.when_open} takes no text")
+        kinds = [detector.kind for detector in self.trips]
+        if len(set(kinds)) != len(kinds):
+            raise ValueError("a breaker has each detector once")
+        return self
+
+
+class ToolRule(Part):
     """What holds for the tools whose names match ``glob`` (``*`` and ``?``, case-sensitive)."""
 
     glob: Annotated[str, Field(min_length=1)]
@@ -188,20 +230,25 @@ class ToolRule(_Part):
     limit_text: str | None = None
     timeout: Positive | None = None
     """Milliseconds one execution may take."""
+    ask: bool = False
+    ask_within: Positive | None = None
+    """Milliseconds a person has to answer; no answer in time is a refusal."""
+    retry: Retry | None = None
+    """Further attempts of an execution that failed; one execution, whatever its attempts."""
     base: int = 0
     """How many files up the ``extends`` chain it was written: an ``allow`` lifts only a deny of its own file."""
     origin: Origin | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> ToolRule:
-        if not (self.allow or self.deny or self.limit is not None or self.timeout is not None):
+        if self == ToolRule.model_construct(glob=self.glob, base=self.base, origin=self.origin):
             raise ValueError("a tool rule must say something")
         if self.allow and self.deny:
             raise ValueError("a tool rule cannot allow and deny")
         return self
 
 
-class Price(_Part):
+class Price(Part):
     """Micro-dollars per million tokens of one model."""
 
     model: str
@@ -211,7 +258,7 @@ class Price(_Part):
     origin: Origin | None = None
 
 
-class Policy(_Part):
+class Policy(Part):
     """A whole policy, with everything inherited and every name resolved."""
 
     lang: Literal[1] = 1
@@ -219,12 +266,15 @@ class Policy(_Part):
     limits: tuple[Limit, ...] = ()
     finalization: Finalization = Finalization()
     thresholds: tuple[Threshold, ...] = ()
+    failures: tuple[FailureRule, ...] = ()
+    breakers: tuple[Breaker, ...] = ()
     tools: tuple[ToolRule, ...] = ()
     prices: tuple[Price, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         _no_repeats("limit", [limit.id for limit in self.limits])
+        _no_repeats("rule for the failure", [reason for rule in self.failures for reason in rule.reasons])
         _no_repeats("price", [price.model for price in self.prices])
         if any(limit.resource == "cost" and limit.max is not None for limit in self.limits) and not self.prices:
             raise ValueError("a cost limit needs a price table")
@@ -242,11 +292,14 @@ class Policy(_Part):
             while limit["then"] and limit["then"][-1] == {"do": "stop"}:
                 limit["then"].pop()
         data["finalization"]["prefer"] = list(self.finalization.order)
+        data["failures"] = [
+            {"reason": reason, "then": rule["then"]} for rule in data["failures"] for reason in rule["reasons"]
+        ]
         # How many files there are between two rules means nothing; only which rules share one does.
         files = sorted({rule["base"] for rule in data["tools"]})
         for rule in data["tools"]:
             rule["base"] = files.index(rule["base"])
-        for key in ("limits", "thresholds", "tools", "prices"):
+        for key in ("limits", "thresholds", "failures", "breakers", "tools", "prices"):
             data[key].sort(key=_dumps)
         return data
 
@@ -256,10 +309,19 @@ class Policy(_Part):
 
     def resolvers(self) -> tuple[str, ...]:
         """Names of the host's functions that the policy calls, sorted."""
-        names = {s.using for limit in self.limits for s in limit.then if isinstance(s, Finalize) and s.using}
-        if self.finalization.using:
-            names.add(self.finalization.using)
-        return tuple(sorted(names))
+        names = {self.finalization.using, *(breaker.using for breaker in self.breakers)}
+        for step in self._steps():
+            names.add(step.using if isinstance(step, Finalize) else step.name if isinstance(step, Consult) else None)
+        return tuple(sorted(name for name in names if name))
+
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients that the policy may switch to, sorted."""
+        chains = [step.clients for step in self._steps() if isinstance(step, Fallback)]
+        names = {name for chain in chains for name in chain}
+        return tuple(sorted(names | {t.client for t in self.thresholds if t.client}))
+
+    def _steps(self) -> list[Stop | Finalize | Extend | Consult | Retry | Fallback]:
+        return [step for rule in (*self.limits, *self.failures) for step in rule.then]
 
 
 def _no_repeats(what: str, names: list[str]) -> None:
