@@ -321,7 +321,8 @@ class Policy(Part):
         return tuple(sorted(names | {t.client for t in self.thresholds if t.client}))
 
     def _steps(self) -> list[Stop | Finalize | Extend | Consult | Retry | Fallback]:
-        return [step for rule in (*self.limits, *self.failures) for step in rule.then]
+        ladders = [limit.then for limit in self.limits] + [rule.then for rule in self.failures]
+        return [step for ladder in ladders for step in ladder]
 
 
 def _no_repeats(what: str, names: list[str]) -> None:
