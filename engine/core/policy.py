@@ -342,3 +342,25 @@ def _strip(value: Any) -> Any:
 
 def _dumps(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+__all__ = [
+    "Breaker",
+    "Consult",
+    "Detector",
+    "Extend",
+    "FailureRule",
+    "FailureStep",
+    "Fallback",
+    "Finalization",
+    "Finalize",
+    "Limit",
+    "Origin",
+    "Policy",
+    "Price",
+    "Retry",
+    "Step",
+    "Stop",
+    "Threshold",
+    "ToolRule",
+]

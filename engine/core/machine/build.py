@@ -5,7 +5,9 @@ Nothing here knows numbers, texts or time: ``step`` turns those into the few fie
 
 from __future__ import annotations
 
-from engine.core.machine import call_rules, end_rules, tool_rules
+from engine.core.ladders import Fallback, Retry
+from engine.core.machine import call_rules, end_rules, reply_rules, tool_rules
+from engine.core.machine.failure_plan import breaker_origin
 from engine.core.machine.machine import EventKind, FieldDef, Machine, Phase, Sort, Variable, check
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE
 from engine.core.machine.rules import Context, meter
@@ -19,16 +21,18 @@ _RULES = {
     "call": call_rules.call,
     "attempt": call_rules.attempt,
     "resolved": call_rules.resolved,
-    "answered": call_rules.answered,
-    "empty": call_rules.empty,
-    "paused": call_rules.paused,
-    "failed": call_rules.failed,
-    "unmetered": call_rules.unmetered,
-    "unpriced": call_rules.unpriced,
+    "answered": reply_rules.answered,
+    "empty": reply_rules.empty,
+    "paused": reply_rules.paused,
+    "failed": reply_rules.failed,
+    "unmetered": reply_rules.unmetered,
+    "unpriced": reply_rules.unpriced,
     "hosted": tool_rules.hosted,
     "round": tool_rules.round,
     "tool": tool_rules.tool,
     "judged": tool_rules.judged,
+    "granted": tool_rules.granted,
+    "withheld": tool_rules.withheld,
     "tool_end": tool_rules.tool_end,
     "tool_ends": tool_rules.tool_ends,
     "cancel": end_rules.cancel,
@@ -46,15 +50,15 @@ def build(policy: Policy) -> Machine:
 
 
 def _variables(c: Context) -> tuple[Variable, ...]:
-    reasons = len(c.plans) + 1
+    reasons = len(c.occasions) + 1
     out = [
         Variable("phase", Sort.FLAG, Phase.NEW, "where the run is", len(Phase.NAMES)),
-        Variable("reason", Sort.FLAG, 0, "why the final call is made: 1 + the limit, 0 while there is none", reasons),
-        Variable("pending", Sort.FLAG, 0, "1 + the limit whose finalization waits for the next call", reasons),
+        Variable("reason", Sort.FLAG, 0, "the occasion of the final call, 0 while there is none", reasons),
+        Variable("pending", Sort.FLAG, 0, "the occasion whose finalization waits for the next call", reasons),
         Variable("open", Sort.FUEL, 0, "tool calls whose result is awaited"),
     ]
     if c.resolvers:
-        out.append(Variable("asked", Sort.FLAG, 0, "whose text the host was asked for", reasons + 1))
+        out.append(Variable("asked", Sort.FLAG, 0, "what the host was asked for", reasons + 1 + len(c.failures)))
         out.append(Variable("given", Sort.FLAG, 0, "1 once the host has answered", 2))
     if c.policy.finalization.empty_retries:
         left = c.policy.finalization.empty_retries
@@ -68,6 +72,14 @@ def _variables(c: Context) -> tuple[Variable, ...]:
             )
         if plan.resource in ("tool_calls", "unknown_tools"):
             out.append(Variable(plan.over, Sort.FLAG, 0, f"a call of this round did not fit {plan.limit.id}", 2))
+    for failure in c.failures:
+        for position, step in failure.steps():
+            if isinstance(step, Retry):
+                doc = f"further attempts that {failure.origin} still grants this call"
+                out.append(Variable(failure.retries(position), Sort.FUEL, step.times, doc))
+    for index in tool_rules.ending_breakers(c):
+        doc = f"a call of this round was skipped by {breaker_origin(c.breakers[index])}"
+        out.append(Variable(tool_rules.broken_flag(index), Sort.FLAG, 0, doc, 2))
     out.extend(Variable(meter(name), Sort.METER, 0, f"{name} used") for name in METERS)
     return tuple(out)
 
@@ -101,6 +113,12 @@ def _events(c: Context) -> dict[str, EventKind]:
     delivered = FieldDef("delivered", flag, "text was shown that cannot be taken back")
     more = FieldDef("more", flag, "a further pause is allowed")
     verdict = tuple(FieldDef(n, flag, d) for n, d in _VERDICT_FIELDS)
+    breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
+    asks = flag if any(rule.ask for rule in c.policy.tools) else (0,)
+    verdict += (
+        FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it"),
+        FieldDef("asks", asks, "a person must allow it"),
+    )
     kinds = (
         EventKind("start", amounts + before, frozenset((Phase.NEW,)), "the run begins", ("amounts", "before")),
         EventKind("call", amounts, ready, "a call is requested", ("amounts",)),
@@ -114,13 +132,17 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("answered", (), calling, "the model answered in text"),
         EventKind("empty", (), calling, "the model answered without visible text"),
         EventKind("paused", (more,), calling, "the provider paused the turn"),
-        EventKind("failed", (*amounts, cut, delivered), calling, "the attempt failed", ("amounts",)),
+        EventKind(
+            "failed", (*amounts, cut, delivered, *_ladders(c)), calling, "the attempt failed", ("amounts", "ladders")
+        ),
         EventKind("unmetered", (), calling, "a reply without usage, where usage is limited"),
         EventKind("unpriced", (), ready, "a model without a price, where cost is limited"),
         EventKind("hosted", (), calling, "the provider executed a tool call by itself"),
         EventKind("round", amounts, calling, "the model asks for tools", ("amounts",)),
         EventKind("tool", verdict, judging, "one call of the round", inner=True),
         EventKind("judged", (), judging, "every call of the round that is not running has its result", inner=True),
+        EventKind("granted", (), tools, "a person allowed a call"),
+        EventKind("withheld", (), tools, "a call that was held will not start", inner=True),
         EventKind("tool_end", (), tools, "a tool call has its result"),
         EventKind("tool_ends", (FieldDef("answer", flag, "its result is the answer"),), tools, "a tool ends the run"),
         EventKind("cancel", (), live, "somebody wants the run to end"),
@@ -128,6 +150,24 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("stopped", (), frozenset((Phase.STOPPING,)), "nothing is in flight any more", inner=True),
     )
     return {kind.name: kind for kind in kinds}
+
+
+def _ladders(c: Context) -> tuple[FieldDef, ...]:
+    """What a failure's ladder looks at besides what is left: which one it is, and which of its steps could be taken."""
+    if not c.failures:
+        return ()
+    length = max(len(failure.rule.then) for failure in c.failures)
+    fields = [
+        FieldDef("ladder", range(len(c.failures) + 1), "the rule for the reason, 0 for none", "ladders"),
+        FieldDef("start", range(length + 1), "the first step that is still to be looked at", "ladders"),
+    ]
+    for failure in c.failures:
+        for position, step in failure.steps():
+            if isinstance(step, Retry):
+                fields.append(FieldDef(failure.fits(position), (0, 1), "its wait ends in time", "ladders"))
+            elif isinstance(step, Fallback):
+                fields.append(FieldDef(failure.switch(position), (0, 1), "it has a client to go to", "ladders"))
+    return tuple(fields)
 
 
 _VERDICT_FIELDS = (

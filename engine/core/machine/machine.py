@@ -115,12 +115,15 @@ Update = Set | Spend | Grant | Refill | Count
 class Effect:
     """What a rule decides, before ``step`` fills in numbers, names and texts.
 
-    ``limit`` is the index of the limit it is about (-1: none), ``word`` the reason in one word.
+    ``limit`` is the index of the limit it is about (-1: none), ``word`` the reason in one word; ``ladder`` and ``step``
+    say which step of which failure ladder was taken (from 1 and from 0).
     """
 
     kind: str
     limit: int = -1
     word: str = ""
+    ladder: int = 0
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)

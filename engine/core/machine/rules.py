@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.core.machine.expr import TRUE, Eq, Expr, Lit, Var, all_of, any_of
+from engine.core.machine.failure_plan import (
+    FailurePlan,
+    Occasion,
+    breakers_of,
+    failure_plans,
+    occasions_of,
+)
 from engine.core.machine.machine import Effect, Grant, Phase, Rule, Set, Update
 from engine.core.machine.plan import DRAWN_BY_CALLS, Plan, origin_of, plans_of
-from engine.core.policy import Finalize, Policy
+from engine.core.policy import Breaker, Finalize, Policy
 
 Updates = tuple[Update, ...]
 
@@ -31,10 +38,14 @@ class Context:
 
     policy: Policy
     plans: tuple[Plan, ...]
+    failures: tuple[FailurePlan, ...]
+    breakers: tuple[Breaker, ...]
+    occasions: tuple[Occasion, ...]
 
     @classmethod
     def of(cls, policy: Policy) -> Context:
-        return cls(policy, plans_of(policy))
+        plans, failures, breakers = plans_of(policy), failure_plans(policy), breakers_of(policy)
+        return cls(policy, plans, failures, breakers, occasions_of(plans, failures, breakers))
 
     @property
     def reactive(self) -> bool:
@@ -56,10 +67,19 @@ class Context:
         """Limits of which something must be left when a call is admitted."""
         return [plan for plan in self.plans if plan.resource in DRAWN_BY_CALLS]
 
-    def preferred(self) -> list[Plan]:
-        """All limits, those first whose finalization wins where several meet."""
+    def preferred(self) -> list[Occasion]:
+        """All occasions for a final call, those first whose finalization wins where several meet."""
         order = self.policy.finalization.order
-        return sorted(self.plans, key=lambda plan: (order.index(plan.resource), plan.index))
+        return sorted(self.occasions, key=lambda occasion: (order.index(occasion.resource), occasion.code))
+
+    @property
+    def text_asked(self) -> int:
+        """Value of ``asked`` while the host computes the text of a reactive refusal."""
+        return len(self.occasions) + 1
+
+    def consult_asked(self, failure: FailurePlan) -> int:
+        """Value of ``asked`` while the host is consulted about a failure."""
+        return self.text_asked + failure.index
 
 
 def asks_host(plan: Plan) -> bool:
@@ -67,7 +87,7 @@ def asks_host(plan: Plan) -> bool:
     return any(isinstance(step, Finalize) and step.using for step in plan.steps)
 
 
-def rule(id: str, plan: Plan, guard: Expr, updates: Updates, kind: str, word: str, step: int = 0) -> Rule:
+def rule(id: str, plan: Plan | Occasion, guard: Expr, updates: Updates, kind: str, word: str, step: int = 0) -> Rule:
     """A rule about one limit, and, where there are several, one step of its ladder."""
     name = f"{id}.{plan.name}.{step + 1}" if step else f"{id}.{plan.name}"
     return Rule(name, guard, updates, Effect(kind, plan.index, word), plan.origin)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.core.machine.expr import TRUE, And, Eq, Field, Le, Lit, Not, Var, all_of, any_of
+from engine.core.machine.expr import TRUE, And, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of
+from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
 from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
@@ -43,7 +44,7 @@ def _refusals(c: Context, plan: Plan) -> list[Rule]:
         if isinstance(step, Finalize):
             guard, pending = all_of(plan.exhausted(), plan.at(position)), Set("pending", plan.index + 1)
             if using:
-                ask = to(Phase.RESOLVING, pending, Set("asked", len(c.plans) + 1), Set("given", 0))
+                ask = to(Phase.RESOLVING, pending, Set("asked", c.text_asked), Set("given", 0))
                 rules.append(rule("round.resolve", plan, guard, ask, "resolve", "text", position))
             else:
                 refuse = to(Phase.READY, pending)
@@ -53,10 +54,9 @@ def _refusals(c: Context, plan: Plan) -> list[Rule]:
 
 def tool(c: Context) -> tuple[Rule, ...]:
     rules = _unknown_tools(c)
-    for field, word in (("invalid", "bad_arguments"), ("denied", "denied"), ("limited", "tool_limit")):
-        rules.append(
-            Rule(f"tool.{field}", Eq(Field(field), Lit(1)), (), Effect("reply", word=word), f"default: {word}")
-        )
+    rules += [_refused("invalid", "bad_arguments"), _refused("denied", "denied")]
+    rules += _open_breakers(c)
+    rules.append(_refused("limited", "tool_limit"))
     pools = [plan for plan in c.plans if plan.resource == "tool_calls"]
     for plan in pools:
         exhausted = (
@@ -64,9 +64,53 @@ def tool(c: Context) -> tuple[Rule, ...]:
         )
         rules += extensions("tool", plan, exhausted)
         rules.append(rule("tool.spent", plan, exhausted, (Set(plan.over, 1),), "reply", "tool_calls"))
-    spend: Updates = (Grant("open", 1), *(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
+    held: Updates = (Grant("open", 1), *(Spend(p.fuel) for p in pools))
+    spend: Updates = (*held, Count(meter("tool_calls")))
+    rules.append(Rule("tool.ask", Eq(Field("asks"), Lit(1)), held, Effect("ask"), "default: ask"))
     rules.append(Rule("tool.execute", TRUE, spend, Effect("execute"), "default: execute"))
     return tuple(rules)
+
+
+def _refused(field: str, word: str) -> Rule:
+    return Rule(f"tool.{field}", Eq(Field(field), Lit(1)), (), Effect("reply", word=word), f"default: {word}")
+
+
+def _open_breakers(c: Context) -> list[Rule]:
+    """The call is skipped; a breaker that says so acts when the round is complete."""
+    rules = []
+    for index in ending_breakers(c):
+        skip, origin = Effect("reply", word="breaker"), breaker_origin(c.breakers[index])
+        guard = Eq(Field("broken"), Lit(index + 2))
+        rules.append(Rule(f"tool.broken.{index + 1}", guard, (Set(broken_flag(index), 1),), skip, origin))
+    if c.breakers:
+        skipped = Not(Eq(Field("broken"), Lit(0)))
+        rules.append(Rule("tool.broken", skipped, (), Effect("reply", word="breaker"), "default: breaker skip"))
+    return rules
+
+
+def ending_breakers(c: Context) -> list[int]:
+    """The breakers that end a run, or lead to its final call, once a call was skipped."""
+    return [index for index, breaker in enumerate(c.breakers) if breaker.when_open in ("stop", "finalize")]
+
+
+def broken_flag(index: int) -> str:
+    """Flag: a call of this round was skipped by this breaker."""
+    return f"breaker_{index + 1}_skipped"
+
+
+def _broken(index: int) -> Expr:
+    return Eq(Var(broken_flag(index)), Lit(1))
+
+
+def granted(c: Context) -> tuple[Rule, ...]:
+    """A person allowed the call: what was held for it is used now."""
+    return (Rule("granted", TRUE, (Count(meter("tool_calls")),), Effect("execute"), "default: ask"),)
+
+
+def withheld(c: Context) -> tuple[Rule, ...]:
+    """Nobody allowed the call, or it may no longer start: what was held for it is given back."""
+    back = tuple(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls")
+    return (Rule("withheld", TRUE, back, Effect("again"), "default: ask"),)
 
 
 def _unknown_tools(c: Context) -> list[Rule]:
@@ -86,23 +130,34 @@ def judged(c: Context) -> tuple[Rule, ...]:
     waiting = Not(Le(Var("open"), Lit(0)))
     rules = [Rule("judged.run", waiting, to(Phase.TOOLS), Effect("run"), "default: execute")]
     clear = tuple(Set(p.over, 0) for p in c.plans if p.resource in ("tool_calls", "unknown_tools"))
-    for plan in c.preferred():
-        if plan.resource in ("tool_calls", "unknown_tools"):
-            rules += _over(c, plan, clear)
+    clear += tuple(Set(broken_flag(index), 0) for index in ending_breakers(c))
+    for occasion in c.preferred():
+        if occasion.plan is not None and occasion.resource in ("tool_calls", "unknown_tools"):
+            rules += _over(occasion, occasion.plan, clear)
+        elif occasion.breaker >= 0:
+            pending = to(Phase.READY, Set("pending", occasion.code), *clear)
+            rules.append(rule("judged.finalize", occasion, _broken(occasion.breaker), pending, "continue", "pending"))
+    for index, breaker in enumerate(c.breakers):
+        if breaker.when_open == "stop":
+            end = Effect("end", word="breaker")
+            rules.append(
+                Rule(
+                    f"judged.broken.{index + 1}", _broken(index), to(Phase.ENDED, *clear), end, breaker_origin(breaker)
+                )
+            )
     ready = to(Phase.READY, *clear)
     rules.append(Rule("judged.complete", TRUE, ready, Effect("continue"), "default: round"))
     return tuple(rules)
 
 
-def _over(c: Context, plan: Plan, clear: Updates) -> list[Rule]:
+def _over(occasion: Occasion, plan: Plan, clear: Updates) -> list[Rule]:
     """Something in the round did not fit: the ladder moves now that the round is complete."""
     over = Eq(Var(plan.over), Lit(1))
     rules = []
-    for position, step in plan.ladder():
-        if isinstance(step, Finalize):
-            guard = all_of(over, plan.at(position))
-            updates = to(Phase.READY, Set("pending", plan.index + 1), *clear)
-            rules.append(rule("judged.finalize", plan, guard, updates, "continue", "pending", position))
+    for position, _ in occasion.finalizations():
+        guard = all_of(over, plan.at(position))
+        updates = to(Phase.READY, Set("pending", occasion.code), *clear)
+        rules.append(rule("judged.finalize", plan, guard, updates, "continue", "pending", position))
     end = to(Phase.ENDED, *clear)
     return [*rules, rule("judged.stop", plan, over, end, "end", "incomplete")]
 
