@@ -98,6 +98,17 @@ class Execute(Decision, frozen=True, tag="execute"):
     notes: tuple[Note, ...] = ()
 
 
+class Ask(Decision, frozen=True, tag="ask"):
+    """Ask a person whether this tool call may run, until ``until`` (ms), and report ``ApprovalGiven``."""
+
+    n: int
+    i: int
+    id: str
+    until: int
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
 class Reply(Decision, frozen=True, tag="reply"):
     """Do not run this tool call: store ``text`` as its result (or the content ``ref``)."""
 
@@ -115,7 +126,7 @@ class RunTools(Decision, frozen=True, tag="run_tools"):
 
     n: int
     round: int
-    verdicts: tuple[Execute | Reply, ...]
+    verdicts: tuple[Execute | Ask | Reply, ...]
     complete: bool = False
     because: str = ""
     notes: tuple[Note, ...] = ()
@@ -167,7 +178,7 @@ class Illegal(Decision, frozen=True, tag="illegal"):
     notes: tuple[Note, ...] = ()
 
 
-AnyDecision = Continue | Wait | Call | Retry | Execute | Reply | RunTools | Resolve | Stop | End | Illegal
+AnyDecision = Continue | Wait | Call | Retry | Execute | Ask | Reply | RunTools | Resolve | Stop | End | Illegal
 
 NUMBERED = (Call, Retry, RunTools, Execute, Resolve, Stop, End)
 """Decisions that start something: they have a step number and a digest."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from engine.core.host import FULL
 from engine.core.messages import Finish, Usage
-from engine.core.state import Used
+from engine.core.state import ClientInfo, Used
 
 
 class Proposed(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -40,7 +40,10 @@ class Event(Struct, frozen=True, gc=False, tag_field="event", omit_defaults=True
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A run begins. ``thread_used`` is what the thread's earlier runs have used, ``refs`` the first messages."""
+    """A run begins. ``thread_used`` is what the thread's earlier runs have used, ``refs`` the first messages.
+
+    ``clients`` are those the host can route to by name.
+    """
 
     run: str
     thread: str | None = None
@@ -48,6 +51,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     fingerprint: str = ""
     profile: tuple[str, ...] = FULL
     thread_used: Used | None = None
+    clients: tuple[ClientInfo, ...] = ()
     refs: tuple[str, ...] = ()
 
 
@@ -74,6 +78,8 @@ class Resolved(Event, frozen=True, tag="resolved"):
     name: str
     status: Literal["ok", "empty", "failed", "timed_out"] = "ok"
     ref: str = ""
+    step: str = ""
+    """The step that a consultant chose, by its verb."""
 
 
 class ModelReplied(Event, frozen=True, tag="model_replied"):
@@ -123,11 +129,19 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
 
     id: str
     attempt: int = 1
-    status: Literal["ok", "failed", "timed_out", "cancelled", "unknown"] = "ok"
+    status: Literal["ok", "failed", "timed_out", "cancelled", "denied", "unknown"] = "ok"
     result: str = ""
     usage: Usage | None = None
     ends: Literal["", "answer", "stop"] = ""
     ref: str = ""
+
+
+class ApprovalGiven(Event, frozen=True, tag="approval_given"):
+    """A person has answered about a tool call (or the time to answer is over). ``args`` is the key of edited arguments."""
+
+    id: str
+    answer: Literal["granted", "refused", "expired"] = "granted"
+    args: str | None = None
 
 
 class UsageReported(Event, frozen=True, tag="usage_reported"):
@@ -157,6 +171,7 @@ AnyEvent = (
     | RetryDue
     | ToolRequested
     | ToolEnded
+    | ApprovalGiven
     | UsageReported
     | Tick
     | Cancelled

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from engine.core.breakers import BreakerState
 from engine.core.messages import Usage
 
 STATE_VERSION: Final = 1
@@ -52,6 +53,14 @@ class Spent(Struct, frozen=True, gc=False, omit_defaults=True):
     cost: int = 0
 
 
+class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A client that the host has, by the name a policy uses: its model, and the largest output it would ask for."""
+
+    name: str
+    model: str = ""
+    max_output: int | None = None
+
+
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     """What never changes during a run. ``deadline`` is its last moment (ms), ``thread_used`` what earlier runs used."""
 
@@ -63,6 +72,18 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     fingerprint: str = ""
     profile: tuple[str, ...] = ()
     thread_used: Used = Used()
+    clients: tuple[ClientInfo, ...] = ()
+
+
+class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why the attempt in hand failed, kept while the host is consulted about it; ``step`` is where the ladder stands."""
+
+    reason: str
+    step: int = 0
+    retry_after: int | None = None
+    jitter: int = 0
+    delivered: bool = False
+    ref: str = ""
 
 
 class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -80,14 +101,20 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     max_output: int | None = None
     pauses: int = 0
     charged: Usage | None = None
+    failure: Failure | None = None
 
 
 # How far a tool call of the current round has come.
-WAITING, STARTED, ENDED, REPLIED = 0, 1, 2, 3
+WAITING, STARTED, ENDED, REPLIED, ASKED = 0, 1, 2, 3, 4
 
 
 class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply."""
+    """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply.
+
+    ``started`` and ``ended`` are times (ms), ``outcome`` how the execution ended and ``result`` the key of its result:
+    what breakers are told when the round is complete. ``probes`` are the breakers whose probe it is. While a person is
+    asked, ``deadline`` is the end of the time to answer.
+    """
 
     id: str
     tool: str
@@ -96,6 +123,11 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     attempt: int = 0
     why: str = ""
     deadline: int = NO_TIME
+    started: int = 0
+    ended: int = 0
+    outcome: str = ""
+    result: str = ""
+    probes: tuple[int, ...] = ()
 
 
 class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -134,6 +166,9 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits. While the run
     is stopping ``outcome`` is how it will end and ``until`` the end of the grace.
+
+    ``client`` is the one calls go to instead of the host's own, until ``client_until`` (ms); ``switched`` are the
+    clients this run has had, ``exchange`` those that failed in the present call and its fallbacks.
     """
 
     run: Run
@@ -143,6 +178,11 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     told: int = 0
     outcome: Outcome | None = None
     until: int = NO_TIME
+    breakers: tuple[BreakerState, ...] = ()
+    client: str = ""
+    client_until: int = NO_TIME
+    switched: tuple[str, ...] = ()
+    exchange: tuple[str, ...] = ()
 
 
 class State(Struct, frozen=True, gc=False, omit_defaults=True):

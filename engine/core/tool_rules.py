@@ -10,19 +10,30 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from engine.core.ladders import LARGEST, Retry
+from engine.core.machine.failure_plan import breakers_of
 from engine.core.machine.plan import origin_of
 from engine.core.policy import Policy, ToolRule
 from engine.core.vocabulary import REFUSALS
 
 
 class ToolFacts(NamedTuple):
-    """``limits`` are (index into the state's ``tool_counts``, maximum, text, origin); ``timeout`` in ms, 0 for none."""
+    """``limits`` are (index into the state's ``tool_counts``, maximum, text, origin); ``timeout`` in ms, 0 for none.
+
+    ``breakers`` are indices in the machine's order, ``ask_within`` is in ms, 0 for ever.
+    """
 
     denied: bool
     deny_text: str
     deny_origin: str
     limits: tuple[tuple[int, int, str, str], ...]
     timeout: int
+    breakers: tuple[int, ...] = ()
+    asks: bool = False
+    ask_within: int = 0
+    ask_origin: str = ""
+    retry: Retry | None = None
+    retry_origin: str = ""
 
 
 PLAIN = ToolFacts(False, "", "", (), 0)
@@ -37,6 +48,7 @@ class ToolRules:
         self._rules = tuple((_matcher(rule.glob), rule) for rule in rules if rule.limit is None)
         limited = [rule for rule in rules if rule.limit is not None]
         self._limited = tuple((_matcher(rule.glob), rule, index) for index, rule in enumerate(limited))
+        self._breakers = tuple((_matcher(b.glob), i) for i, b in enumerate(breakers_of(policy)))
         self.counters = len(limited)
         self.facts = lru_cache(maxsize=4096)(self._facts)
 
@@ -44,10 +56,14 @@ class ToolRules:
         limited = [(rule, index) for matcher, rule, index in self._limited if matcher.fullmatch(name)]
         matching = [rule for matcher, rule in self._rules if matcher.fullmatch(name)]
         matching += [rule for rule, _ in limited]
+        breakers = tuple(index for matcher, index in self._breakers if matcher.fullmatch(name))
+        if not breakers and all(rule.allow for rule in matching):
+            return PLAIN
         allows = [rule for rule in matching if rule.allow]
         denial = next((rule for rule in matching if rule.deny and not _lifted(rule, allows)), None)
-        if not matching or all(rule.allow for rule in matching):
-            return PLAIN
+        asks = [rule for rule in matching if rule.ask and not _lifted(rule, allows)]
+        asked = min(asks, key=lambda rule: rule.ask_within or LARGEST, default=None)
+        retried = min((rule for rule in matching if rule.retry), key=_retries, default=None)
         return ToolFacts(
             denied=denial is not None,
             deny_text=(denial.deny_text if denial else None) or REFUSALS["denied"],
@@ -57,11 +73,22 @@ class ToolRules:
                 for rule, index in limited
             ),
             timeout=min((rule.timeout for rule in matching if rule.timeout), default=0),
+            breakers=breakers,
+            asks=asked is not None,
+            ask_within=(asked.ask_within or 0) if asked else 0,
+            ask_origin=_origin(asked) if asked else "",
+            retry=retried.retry if retried else None,
+            retry_origin=_origin(retried) if retried else "",
         )
 
 
+def _retries(rule: ToolRule) -> int:
+    """Where several rules retry a tool, the most cautious one binds."""
+    return rule.retry.times if rule.retry else 0
+
+
 def _lifted(denial: ToolRule, allows: list[ToolRule]) -> bool:
-    """An ``allow`` is an exception to a broader deny of its own file."""
+    """An ``allow`` is an exception to a broader deny or ask of its own file."""
     broader = _matcher(denial.glob)
     return any(a.base == denial.base and a.glob != denial.glob and broader.fullmatch(a.glob) for a in allows)
 

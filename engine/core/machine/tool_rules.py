@@ -7,7 +7,7 @@ from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
 from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
-from engine.core.policy import Finalize
+from engine.core.policy import Breaker
 
 
 def hosted(c: Context) -> tuple[Rule, ...]:
@@ -90,7 +90,12 @@ def _open_breakers(c: Context) -> list[Rule]:
 
 def ending_breakers(c: Context) -> list[int]:
     """The breakers that end a run, or lead to its final call, once a call was skipped."""
-    return [index for index, breaker in enumerate(c.breakers) if breaker.when_open in ("stop", "finalize")]
+    return [index for index, breaker in enumerate(c.breakers) if ending(breaker)]
+
+
+def ending(breaker: Breaker) -> bool:
+    """Does a skipped call end the run, or lead to its final call?"""
+    return breaker.when_open in ("stop", "finalize")
 
 
 def broken_flag(index: int) -> str:

@@ -1,0 +1,164 @@
+"""The breakers of one policy over the tools of one run: verdicts, probes, and outcomes applied in order.
+
+States live in the run's book, sorted by breaker and key; a tool that nothing happened to has none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from engine.core.breakers import (
+    CLOSED,
+    HALF_OPEN,
+    BreakerState,
+    Execution,
+    admits,
+    position,
+    record,
+    released,
+    reserved,
+)
+from engine.core.decisions import Note
+from engine.core.machine.failure_plan import breaker_origin, breakers_of
+from engine.core.machine.tool_rules import ending
+from engine.core.policy import Breaker, Policy
+from engine.core.state import RoundCall
+
+MAX_ARGUMENT_SETS = 64
+"""Argument sets that one ``per args`` breaker remembers of one tool; with more, the tool itself trips."""
+
+States = tuple[BreakerState, ...]
+
+
+class BreakerTable:
+    """See the module. An index names a breaker in the machine's order."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.all = breakers_of(policy)
+        self._ending = [ending(breaker) for breaker in self.all]
+
+    def verdict(self, states: States, matching: tuple[int, ...], tool: str, args: str, at: int) -> tuple[int, int]:
+        """The machine's field ``broken`` for a call that would start now, and the breaker that decides (-1: none)."""
+        skipped = -1
+        for index in matching:
+            if not all(admits(self.all[index], state, at) for state in self._seen(states, index, tool, args)):
+                if self._ending[index]:
+                    return index + 2, index
+                skipped = index if skipped < 0 else skipped
+        return int(skipped >= 0), skipped
+
+    def reserve(
+        self, states: States, matching: tuple[int, ...], tool: str, args: str, at: int
+    ) -> tuple[States, tuple[int, ...]]:
+        """The states with a probe out for every matching breaker that is half-open, and which those are."""
+        probes = []
+        for index in matching:
+            for state in self._seen(states, index, tool, args):
+                if position(self.all[index], state, at) == HALF_OPEN:
+                    states = _put(states, reserved(state))
+                    probes.append(index)
+        return states, tuple(dict.fromkeys(probes))
+
+    def release(self, states: States, call: RoundCall) -> States:
+        """The probes of a call that was cancelled, refused or never started are given back."""
+        for index in call.probes:
+            for state in self._seen(states, index, call.tool, call.args):
+                states = _put(states, released(state))
+        return states
+
+    def apply(
+        self, states: States, calls: Iterable[tuple[RoundCall, tuple[int, ...]]], at: int, when: str
+    ) -> tuple[States, tuple[Note, ...]]:
+        """The outcomes of calls that have ended, in order, for the breakers applied at ``when``; with notes of trips."""
+        notes: list[Note] = []
+        for call, matching in calls:
+            for index in matching:
+                breaker = self.all[index]
+                if breaker.apply == when:
+                    states = self._outcome(states, index, breaker, call, at, notes)
+        return states, tuple(notes)
+
+    def _outcome(
+        self, states: States, index: int, breaker: Breaker, call: RoundCall, at: int, notes: list[Note]
+    ) -> States:
+        failed = _failed(breaker, call)
+        probe = index in call.probes
+        if failed is None:
+            return self.release(states, structs.replace(call, probes=(index,))) if probe else states
+        done = Execution(failed, call.args, call.result, call.ended - call.started, probe)
+        state = self._state(states, index, breaker, call)
+        after = record(breaker, state, done, at)
+        if after.opened is not None and after.opened != state.opened:
+            notes.append(_tripped(breaker, call.tool))
+        return _put(states, after)
+
+    def _state(self, states: States, index: int, breaker: Breaker, call: RoundCall) -> BreakerState:
+        key = _key(breaker, call.tool, call.args)
+        known = _find(states, index, key)
+        if known is not None or key == call.tool:
+            return known or BreakerState(index, key)
+        sets = sum(s.breaker == index and s.key.startswith(f"{call.tool} ") for s in states)
+        whole = sets >= MAX_ARGUMENT_SETS
+        return (
+            (_find(states, index, call.tool) or BreakerState(index, call.tool)) if whole else BreakerState(index, key)
+        )
+
+    def _seen(self, states: States, index: int, tool: str, args: str) -> list[BreakerState]:
+        """What a breaker remembers of this call: of the tool, and of the argument set where it tells them apart."""
+        keys = {tool, _key(self.all[index], tool, args)}
+        return [state for key in keys if (state := _find(states, index, key)) is not None]
+
+    def hidden(self, states: States, at: int) -> tuple[str, ...]:
+        """Tools that are not declared to the model now."""
+        return tuple(
+            sorted(
+                {
+                    s.key
+                    for s in states
+                    if self.all[s.breaker].when_open == "hide"
+                    and not self.all[s.breaker].per_args
+                    and not admits(self.all[s.breaker], s, at)
+                }
+            )
+        )
+
+    def open_at(self, states: States, at: int) -> bool:
+        """Is any breaker open or half-open?"""
+        return any(position(self.all[s.breaker], s, at) != CLOSED for s in states)
+
+
+def _failed(breaker: Breaker, call: RoundCall) -> bool | None:
+    """Did the execution fail, as this breaker counts? ``None``: it counts for nothing."""
+    if call.outcome in ("failed", "timed_out"):
+        return True
+    if call.outcome == "ok":
+        return False
+    if call.outcome == "denied" and breaker.count_denied != "nothing":
+        return breaker.count_denied == "failure"
+    return None
+
+
+def _key(breaker: Breaker, tool: str, args: str) -> str:
+    return f"{tool} {args[:16]}" if breaker.per_args and args else tool
+
+
+def _tripped(breaker: Breaker, tool: str) -> Note:
+    return Note("tripped", f"{tool} is switched off: it keeps failing", because=breaker_origin(breaker))
+
+
+def _find(states: States, breaker: int, key: str) -> BreakerState | None:
+    at = bisect_left(states, (breaker, key), key=_order)
+    return states[at] if at < len(states) and _order(states[at]) == (breaker, key) else None
+
+
+def _put(states: States, state: BreakerState) -> States:
+    at = bisect_left(states, _order(state), key=_order)
+    known = at < len(states) and _order(states[at]) == _order(state)
+    return (*states[:at], state, *states[at + 1 if known else at :])
+
+
+def _order(state: BreakerState) -> tuple[int, str]:
+    return (state.breaker, state.key)

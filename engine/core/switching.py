@@ -1,0 +1,114 @@
+"""Where calls go: the client in force, what a failure's ladder could do now, and the waits of retries.
+
+Computes the fields of the machine's ``failed`` event and remembers switches; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import structs
+
+from engine.core.ladders import Fallback, Retry
+from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan, failure_plans
+from engine.core.policy import Policy
+from engine.core.state import NO_TIME, Book, CallState, ClientInfo, Failure
+from engine.core.vocabulary import REASONS
+
+
+class Chosen(NamedTuple):
+    """The ladder for a reason; ``broad``: its rule names a broader reason, not this one."""
+
+    plan: FailurePlan
+    broad: bool
+
+
+class Switching:
+    """The failure ladders of one policy, by reason, and its clients by name."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.plans = failure_plans(policy)
+        self._by_reason = {reason: plan for plan in self.plans for reason in plan.rule.reasons}
+        self.switches = bool(policy.clients())
+
+    def chosen(self, reason: str) -> Chosen | None:
+        """The most specific rule: the reason's own, its broader reason's, then ``*`` (which never means ``host``)."""
+        if reason in self._by_reason:
+            return Chosen(self._by_reason[reason], False)
+        broader = REASONS.get(reason)
+        if broader in self._by_reason:
+            return Chosen(self._by_reason[broader], True)
+        if reason != "host" and "*" in self._by_reason:
+            return Chosen(self._by_reason["*"], True)
+        return None
+
+    def fields(
+        self, failure: Failure, call: CallState, book: Book, at: int, deadline: int, left: dict[int, int], blocked: int
+    ) -> tuple[int, ...]:
+        """The ``ladders`` fields of a failure: ladder, first step, and for each retry and fallback whether it could go.
+
+        ``left`` is what each ``retry`` of the chosen ladder still grants, by position; ``blocked`` holds the fallbacks
+        that were tried just now and not admitted, as bits.
+        """
+        if not self.plans:
+            return ()
+        chosen = self.chosen(failure.reason)
+        out = [chosen.plan.index if chosen else 0, failure.step]
+        for plan in self.plans:
+            mine = chosen is not None and plan is chosen.plan
+            for position, step in plan.steps():
+                if isinstance(step, Retry):
+                    out.append(int(mine and self._fits(step, failure, chosen, at, deadline, left.get(position, 0))))
+                elif isinstance(step, Fallback):
+                    free = mine and not blocked >> position & 1
+                    out.append(int(free and self.next_client(step, call, book) is not None))
+        return tuple(out)
+
+    def _fits(self, step: Retry, failure: Failure, chosen: Chosen | None, at: int, deadline: int, left: int) -> bool:
+        if chosen is None or (chosen.broad and failure.reason in NEVER_RETRIED_BROADLY):
+            return False
+        return at + wait(step, step.times - left, failure) < deadline
+
+    def next_client(self, step: Fallback, call: CallState, book: Book) -> ClientInfo | None:
+        """The next client of the chain that may still be switched to, and that the host has."""
+        known = {client.name: client for client in book.run.clients}
+        for name in step.clients:
+            used = name in book.switched and step.scope == "run"
+            if name in known and name != call.client and name not in book.exchange and not used:
+                return known[name]
+        return None
+
+    def missing(self, step: Fallback, book: Book) -> tuple[str, ...]:
+        """Clients of the chain that the host does not have."""
+        known = {client.name for client in book.run.clients}
+        return tuple(name for name in step.clients if name not in known)
+
+
+def switched(book: Book, step: Fallback, call: CallState, to: ClientInfo, at: int) -> Book:
+    """The book once a failure's fallback goes to another client."""
+    exchange = (*book.exchange, call.client)
+    if step.scope == "call":
+        return structs.replace(book, exchange=exchange)
+    if step.scope == "time":
+        return structs.replace(book, exchange=exchange, client=to.name, client_until=at + (step.ms or 0))
+    had = book.switched or (call.client,)
+    return structs.replace(book, exchange=exchange, client=to.name, client_until=NO_TIME, switched=(*had, to.name))
+
+
+def in_force(book: Book, client: str, at: int) -> ClientInfo | None:
+    """The client that calls go to instead of the host's own (``client``), if there is one now."""
+    if not book.client or at >= book.client_until or book.client == client:
+        return None
+    return next((known for known in book.run.clients if known.name == book.client), None)
+
+
+def wait(step: Retry, used: int, failure: Failure) -> int:
+    """Milliseconds before the next attempt: doubling from the least to the most, or what the provider asks for.
+
+    With jitter the wait grows by up to its own length again, by the unit (0 to 999) that came with the failure. What a
+    provider asks for counts where it is longer, but nothing waits longer than the step's ``most``.
+    """
+    base = min(step.most, step.least << min(used, 40))
+    if step.jitter:
+        base += base * failure.jitter // 1000
+    return min(step.most, max(base, failure.retry_after or 0))
