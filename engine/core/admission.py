@@ -12,8 +12,10 @@ from engine.core.core import PHASE, REASON, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve
 from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
+from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
 from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
+from engine.core.switching import in_force
 from engine.core.texts import fill
 
 _NOTHING_USED = Used()
@@ -26,17 +28,8 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
             return s, Illegal(f"run {e.run} started while run {s.book.run.id} is going on")
         return sticky(core, s) if s.book.outcome else (s, Continue("default: start"))
     before = e.thread_used or _NOTHING_USED
-    run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before)
-    run = Run(
-        e.run,
-        e.at,
-        core.amounts.deadline(s.vars, run, final=True),
-        e.thread,
-        e.parent,
-        e.fingerprint,
-        e.profile,
-        before,
-    )
+    run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before, e.clients)
+    run = structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
     book = Book(run, (0,) * core.tools.counters)
     states = core.amounts.states(s.vars, book, e.at) if core.amounts.limits else ()
     earlier = tuple(min(p.maximum, getattr(before, p.resource)) for p in core.thread_fuel)
@@ -53,8 +46,10 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     if phase == Phase.READY:
         if call is not None and call.id == e.call and call.attempt:
             return s, Illegal(f"call {e.call} is settled; ask for the next one under another id")
-        wanted = CallState(e.call, 0, e.client, NO_TIME, e.model, e.input_tokens, e.max_output)
-        return _admit(core, s, e.at, wanted, further=False)
+        if core.switching.switches:
+            s = _new_exchange(s)
+        wanted = _wanted(core, s, e)
+        return admit(core, s, e.at, wanted, further=False)
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
     if call is None or call.id != e.call:
@@ -62,8 +57,21 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     if phase == Phase.RESOLVING:
         return s, _resolve_again(core, s, e.at)
     if phase in (Phase.CALLING, Phase.WAITING):
-        return _admit(core, s, e.at, call, further=True)
+        return admit(core, s, e.at, call, further=True)
     return s, Illegal(illegal_phase(s, f"call {e.call} requested"))
+
+
+def _wanted(core: Core, s: State, e: CallRequested) -> CallState:
+    """The call as it will be made: by the host's own client, unless the run has switched to another."""
+    other = in_force(s.book, e.client, e.at) if core.switching.switches else None
+    if other is None:
+        return CallState(e.call, 0, e.client, NO_TIME, e.model, e.input_tokens, e.max_output)
+    return CallState(e.call, 0, other.name, NO_TIME, other.model, e.input_tokens, other.max_output)
+
+
+def _new_exchange(s: State) -> State:
+    """What failed in the last exchange may be asked again in this one."""
+    return structs.replace(s, book=structs.replace(s.book, exchange=())) if s.book.exchange else s
 
 
 def retry_due(core: Core, s: State, e: RetryDue) -> Result:
@@ -72,10 +80,10 @@ def retry_due(core: Core, s: State, e: RetryDue) -> Result:
         return sticky(core, s)
     if s.vars[PHASE] != Phase.WAITING or s.call is None or s.call.id != e.call:
         return s, Illegal(illegal_phase(s, f"retry of call {e.call} due"))
-    return _admit(core, s, e.at, s.call, further=True)
+    return admit(core, s, e.at, s.call, further=True)
 
 
-def _admit(
+def admit(
     core: Core, s: State, at: int, call: CallState, *, further: bool, notes: tuple[Note, ...] = (), ref: str = ""
 ) -> Result:
     """Ask the machine until it has decided; each extension it takes makes it look again."""
@@ -118,11 +126,11 @@ def _call(
     if not final:
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
         return after, structs.replace(asked, notices=notices) if notices else asked
-    plan = core.final_plan(v)
-    text = "" if ref else core.instruction(plan, v, book, at)
+    occasion = core.final_occasion(v)
+    text = "" if ref else core.instruction(occasion, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.
-    last = (True, core.final_tools, text, ref, (), plan.resource)
-    return after, Call(n, call.id, admitted.attempt, call.client, deadline, plan.origin, notes, bound, *last)
+    last = (True, core.final_tools, text, ref, (), occasion.resource)
+    return after, Call(n, call.id, admitted.attempt, call.client, deadline, occasion.origin, notes, bound, *last)
 
 
 def _thresholds(
@@ -152,13 +160,27 @@ def _resolve(core: Core, s: State, at: int, v: Values, rule: Rule, call: CallSta
 
 def resolve_decision(core: Core, s: State, at: int, because: str, notes: tuple[Note, ...] = ()) -> AnyDecision:
     """Ask for the text that the machine waits for: an instruction, or the reactive refusal."""
-    asked = s.vars[core.asked]
-    text = asked > len(core.plans)
-    plan = core.pending_plan(s.vars) if text else core.plans[asked - 1]
-    name = core.policy.finalization.using if text else core.finalize_step(plan, s.vars).using
-    used, maximum = core.standing(plan, s.vars, s.book, at)
-    deadline = core.amounts.deadline(s.vars, s.book.run, final=True)
-    return Resolve(s.n, name or "", plan.resource, used, maximum, deadline, because, notes)
+    asked, deadline = s.vars[core.asked], core.amounts.deadline(s.vars, s.book.run, final=True)
+    if asked > core.text_asked:
+        return Resolve(s.n, _consultant(core, s), "llm_failure", 0, 0, deadline, because, notes)
+    if asked == core.text_asked:
+        plan, name = core.pending_plan(s.vars), core.policy.finalization.using
+        return Resolve(
+            s.n, name or "", plan.resource, *core.standing(plan, s.vars, s.book, at), deadline, because, notes
+        )
+    occasion = core.occasions[asked - 1]
+    name = core.question(occasion, s.vars)
+    used, maximum = core.standing(occasion.plan, s.vars, s.book, at) if occasion.plan else (0, 0)
+    return Resolve(s.n, name or "", occasion.resource, used, maximum, deadline, because, notes)
+
+
+def _consultant(core: Core, s: State) -> str:
+    """The function that is asked what to do about the failure in hand."""
+    assert s.call is not None
+    assert s.call.failure is not None
+    plan = core.switching.plans[s.vars[core.asked] - core.text_asked - 1]
+    step = plan.rule.then[s.call.failure.step]
+    return step.name if isinstance(step, Consult) else ""
 
 
 def _resolve_again(core: Core, s: State, at: int) -> AnyDecision:
@@ -167,12 +189,15 @@ def _resolve_again(core: Core, s: State, at: int) -> AnyDecision:
 
 def instruction_resolved(core: Core, s: State, e: Resolved) -> Result:
     """The host's function has answered; the call it was asked for is admitted now, if it still can be."""
-    v, rule = core.react.resolved(s.vars, int(e.status in ("ok", "empty")))
+    ok = e.status in ("ok", "empty")
+    v, rule = core.react.resolved(s.vars, int(ok), core.chosen(s.vars, e.step) if ok else 0)
     assert s.call is not None
     notes: tuple[Note, ...] = ()
+    if rule.effect.kind == "end":
+        return end(core, s, e.at, v, rule, error=f"{e.name} failed")
     if rule.effect.word == "resolver_failed":
         text = f"{e.name} {'timed out' if e.status == 'timed_out' else 'failed'}: the next step of the ladder follows"
         notes = (Note("warn", text, core.plans[rule.effect.limit].resource, because=rule.origin),)
     after = State(v, e.at, s.n, s.call, (), s.book)
     ref = e.ref if e.status == "ok" else ""
-    return _admit(core, after, e.at, s.call, further=False, notes=notes, ref=ref)
+    return admit(core, after, e.at, s.call, further=False, notes=notes, ref=ref)

@@ -72,7 +72,7 @@ class BreakerTable:
     def apply(
         self, states: States, calls: Iterable[tuple[RoundCall, tuple[int, ...]]], at: int, when: str
     ) -> tuple[States, tuple[Note, ...]]:
-        """The outcomes of calls that have ended, in order, for the breakers applied at ``when``; with notes of trips."""
+        """Apply the outcomes of ended calls, in order, to the breakers that act at ``when``; note the trips."""
         notes: list[Note] = []
         for call, matching in calls:
             for index in matching:

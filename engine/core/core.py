@@ -9,13 +9,16 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.amounts import Amount, Amounts, maximum_of
+from engine.core.breaker_table import BreakerTable
 from engine.core.decisions import Note
 from engine.core.machine.build import METERS, build
+from engine.core.machine.failure_plan import Occasion, occasions_of
 from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
-from engine.core.policy import Finalize, Policy
+from engine.core.policy import Consult, Finalize, Policy, Retry
 from engine.core.state import Book, LimitHit, Spent, State, Used
+from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
@@ -36,6 +39,10 @@ class Core:
         self.react = react
         self.plans = plans_of(policy)
         self.amounts = Amounts(policy, self.plans, self.machine)
+        self.switching = Switching(policy)
+        self.breakers = BreakerTable(policy)
+        self.occasions = occasions_of(self.plans, self.switching.plans, self.breakers.all)
+        self.text_asked = len(self.occasions) + 1
         self.tools = ToolRules(policy)
         self.has_thresholds = bool(policy.thresholds)
         self.attempt_wall = _attempt_wall(policy)
@@ -50,6 +57,12 @@ class Core:
         names = [v.name for v in self.machine.variables]
         self.asked = names.index("asked") if "asked" in names else -1
         self.rounds = names.index(meter("tool_iterations"))
+        self._retries = {
+            (plan.index, position): names.index(plan.retries(position))
+            for plan in self.switching.plans
+            for position, step in plan.steps()
+            if isinstance(step, Retry)
+        }
         self.thread_fuel = tuple(p for p in self.plans if p.counted and p.limit.scope == "thread")
 
     def standing(self, plan: Plan, values: Values, book: Book, at: int) -> tuple[int, int]:
@@ -84,30 +97,59 @@ class Core:
         """What the placeholders of a text about this limit say."""
         return _words(plan.resource, *self.standing(plan, values, book, at))
 
-    def final_plan(self, values: Values) -> Plan:
-        """The limit whose finalization this run has had."""
-        return self.plans[values[REASON] - 1]
+    def final_occasion(self, values: Values) -> Occasion:
+        """What made the final call of this run the final one."""
+        return self.occasions[values[REASON] - 1]
 
     def pending_plan(self, values: Values) -> Plan:
-        """The limit whose finalization waits for the next call."""
-        return self.plans[values[PENDING] - 1]
+        """The limit whose refused round waits for its final call."""
+        plan = self.occasions[values[PENDING] - 1].plan
+        assert plan is not None
+        return plan
+
+    def retries_left(self, ladder: int, values: Values) -> dict[int, int]:
+        """What each ``retry`` of a failure ladder still grants the call in hand, by its position."""
+        return {position: values[i] for (index, position), i in self._retries.items() if index == ladder}
 
     def first(self, resource: str) -> Plan:
         """The first limit on a resource."""
         return next(plan for plan in self.plans if plan.resource == resource)
 
-    def finalize_step(self, plan: Plan, values: Values) -> Finalize:
-        """The finalization a ladder stands at."""
+    def finalize_step(self, occasion: Occasion, values: Values) -> Finalize:
+        """The finalization that an occasion stands at."""
+        plan = occasion.plan
+        if plan is None:
+            assert occasion.step is not None
+            return occasion.step
         place = self._step[plan.index]
         step = plan.steps[values[place] if place >= 0 else 0]
         assert isinstance(step, Finalize)
         return step
 
-    def instruction(self, plan: Plan, values: Values, book: Book, at: int) -> str:
-        """The instruction of the final call that this limit grants."""
-        template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
-        used, maximum = self._standings[plan.index](values, book, at)
-        return _worded(template, self._named[plan.index][0], used, maximum)
+    def question(self, occasion: Occasion, values: Values) -> str:
+        """The function of the host that the ladder asks where it stands."""
+        if occasion.plan is None:
+            return self.finalize_step(occasion, values).using or ""
+        place = self._step[occasion.plan.index]
+        step = occasion.plan.steps[values[place] if place >= 0 else 0]
+        return step.name if isinstance(step, Consult) else getattr(step, "using", None) or ""
+
+    def chosen(self, values: Values, verb: str) -> int:
+        """The machine's field for a consultant's choice: 1 + the place of the first later step of that verb, else 0."""
+        asked = values[self.asked]
+        plan = self.occasions[asked - 1].plan if 0 < asked < self.text_asked else None
+        if plan is None or not verb:
+            return 0
+        here = values[self._step[plan.index]]
+        return next((i + 1 for i, step in plan.ladder() if i > here and step.do == verb), 0)
+
+    def instruction(self, occasion: Occasion, values: Values, book: Book, at: int) -> str:
+        """The instruction of the final call that this occasion grants."""
+        template = self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION
+        if occasion.plan is None:
+            return fill(template, {"resource": occasion.resource})
+        used, maximum = self._standings[occasion.plan.index](values, book, at)
+        return _worded(template, occasion.resource, used, maximum)
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""

@@ -52,7 +52,7 @@ class Call(Decision, frozen=True, tag="call"):
     A ``final`` call is made without tools: ``tools`` says how (``offer`` for an ordinary call, ``strip`` or
     ``forbid``), and ``instruction`` (or the content ``instruction_ref``) is its last user message, never stored.
     ``notices`` are transient too. ``max_output`` is the largest output in tokens that the pools leave, if they do.
-    ``deadline``: cut the attempt then (ms).
+    ``deadline``: cut the attempt then (ms). ``retract``: text shown for that ``call.attempt`` is taken back.
     """
 
     n: int
@@ -69,10 +69,14 @@ class Call(Decision, frozen=True, tag="call"):
     instruction_ref: str = ""
     notices: tuple[str, ...] = ()
     why: str = ""
+    retract: str = ""
 
 
 class Retry(Decision, frozen=True, tag="retry"):
-    """Report ``RetryDue`` at ``not_before`` for a further attempt of the call."""
+    """Report ``RetryDue`` at ``not_before`` (ms) for a further attempt of the call.
+
+    ``retract``: text that was shown for this ``call.attempt`` is taken back.
+    """
 
     n: int
     call: str
@@ -81,6 +85,7 @@ class Retry(Decision, frozen=True, tag="retry"):
     not_before: int
     because: str = ""
     notes: tuple[Note, ...] = ()
+    retract: str = ""
 
 
 class Execute(Decision, frozen=True, tag="execute"):

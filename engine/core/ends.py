@@ -8,7 +8,7 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
 from engine.core.events import Cancelled, Tick, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Book, Outcome, RoundCall, State
+from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -41,7 +41,7 @@ def end(
     else:
         outcome = _outcome(core, s, at, v, rule, ref, error, cause)
     n, book = s.n + 1, s.book
-    ended = Book(book.run, book.tool_counts, book.spent, book.crossed, book.told, outcome)
+    ended = structs.replace(book, outcome=outcome, until=NO_TIME)
     after = State(v, at, n, s.call, (), ended)
     return after, End(n, outcome, close, outcome.because, notes)
 
@@ -54,9 +54,9 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
         plan = core.plans[rule.effect.limit]
         status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.book, at)
     elif word == "finalized":
-        plan = core.final_plan(v)
-        status, reason = "finalized", plan.resource
-        limit, because = core.hit(plan, v, s.book, at), plan.origin
+        occasion = core.final_occasion(v)
+        status, reason, because = "finalized", occasion.resource, occasion.origin
+        limit = core.hit(occasion.plan, v, s.book, at) if occasion.plan else None
     elif word == "cancelled":
         status, reason = "cancelled", cause
     client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""

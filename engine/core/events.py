@@ -137,7 +137,7 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
 
 
 class ApprovalGiven(Event, frozen=True, tag="approval_given"):
-    """A person has answered about a tool call (or the time to answer is over). ``args`` is the key of edited arguments."""
+    """A person has answered about a tool call, or the time to do so is over. ``args``: the key of edited arguments."""
 
     id: str
     answer: Literal["granted", "refused", "expired"] = "granted"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from engine.core.core import PHASE, REASON, Core, Values
-from engine.core.decisions import Continue, Illegal, Note, Reply, Retry, Wait
+from engine.core.core import PHASE, Core, Values
+from engine.core.decisions import Illegal, Note, Reply, Wait
 from engine.core.ends import Result, charge_late, closing, end, ended_in_flight, wake_at
 from engine.core.events import ModelFailed, ModelReplied, Proposed, UsageReported
+from engine.core.failing import fail, retry
 from engine.core.machine.machine import Phase
 from engine.core.rounds import propose
-from engine.core.state import WAITING, CallState, RoundCall, State
+from engine.core.state import WAITING, CallState, Failure, RoundCall, State
 from engine.core.vocabulary import MAX_PAUSES
 
 _ESTIMATED = Note("estimated", "the provider reported no usage: charged the host's estimate")
@@ -37,17 +38,17 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
     if e.finish == "pause" and not functions:
         return _paused(core, s, e, v, call, notes)
     if e.finish == "length" and not e.text and all(c.problem for c in functions):
-        return _fail(core, s, e.at, v, "truncated", False, notes, e.ref, _closed(functions))
+        return fail(core, s, e.at, v, Failure("truncated", ref=e.ref), notes, _closed(functions))
     if functions:
         result = propose(core, s, e.at, v, functions, e.ref)
         return result if not notes else (result[0], structs.replace(result[1], notes=(*notes, *result[1].notes)))
     if e.text:
         return _answered(core, s, e, v, notes)
     if e.finish == "content_filter":
-        return _fail(core, s, e.at, v, e.finish, False, notes, e.ref)
+        return fail(core, s, e.at, v, Failure(e.finish, ref=e.ref), notes)
     v, rule = core.react.empty(v)
     if rule.effect.kind == "retry":
-        return _retry(s, e.at, v, call, rule.origin, notes)
+        return retry(s, e.at, v, call, rule.origin, notes, e.at)
     return end(core, s, e.at, v, rule, notes, ref=e.ref)
 
 
@@ -57,31 +58,8 @@ def model_failed(core: Core, s: State, e: ModelFailed) -> Result:
     if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
         return _late(core, s, e)
     s, notes = _charged(core, s, e, call)
-    delivered = e.partial == "delivered" and "retract" not in s.book.run.profile
-    return _fail(core, s, e.at, s.vars, e.reason, delivered, notes, e.ref)
-
-
-def _fail(
-    core: Core,
-    s: State,
-    at: int,
-    v: Values,
-    reason: str,
-    delivered: bool,
-    notes: tuple[Note, ...],
-    ref: str,
-    close: tuple[Reply, ...] = (),
-) -> Result:
-    assert s.call is not None
-    states = core.amounts.states(v, s.book, at) if core.amounts.limits else ()
-    # The attempt's own time may end before the run's: then it is an ordinary time-out.
-    own = core.amounts.deadline(v, s.book.run, final=v[REASON] > 0) if core.amounts.walls else at + 1
-    cut = reason in ("timeout", "aborted") and at >= own
-    v, rule = core.react.failed(v, states, int(cut), int(delivered))
-    if rule.effect.kind == "end":
-        return end(core, s, at, v, rule, notes, ref=ref, error=reason, close=close)
-    after = State(v, at, s.n, s.call, (), s.book)
-    return after, Continue(rule.origin, notes)
+    failure = Failure(e.reason, 0, e.retry_after, e.jitter, e.partial == "delivered", e.ref)
+    return fail(core, s, e.at, s.vars, failure, notes)
 
 
 def _answered(
@@ -94,14 +72,8 @@ def _answered(
 def _paused(core: Core, s: State, e: ModelReplied, v: Values, call: CallState, notes: tuple[Note, ...]) -> Result:
     v, rule = core.react.paused(v, int(call.pauses < MAX_PAUSES))
     if rule.effect.kind == "retry":
-        return _retry(s, e.at, v, structs.replace(call, pauses=call.pauses + 1), rule.origin, notes)
-    return end(core, s, e.at, v, rule, notes, ref=e.ref, error="truncated")
-
-
-def _retry(s: State, at: int, v: Values, call: CallState, because: str, notes: tuple[Note, ...]) -> Result:
-    n = s.n + 1
-    after = State(v, at, n, call, (), s.book)
-    return after, Retry(n, call.id, call.attempt + 1, call.client, at, because, notes)
+        return retry(s, e.at, v, structs.replace(call, pauses=call.pauses + 1), rule.origin, notes, e.at)
+    return fail(core, s, e.at, v, Failure("truncated", ref=e.ref), notes)
 
 
 def _sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Proposed, ...], bool, tuple[Note, ...]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from engine.core.admission import instruction_resolved, resolve_decision
-from engine.core.core import PHASE, Core, Values, illegal_phase
+from engine.core.admission import resolve_decision
+from engine.core.core import PHASE, Core, Values
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
 from engine.core.events import Proposed, Resolved, ToolEnded, ToolRequested
@@ -67,17 +67,10 @@ def _refuse(
     return after, RunTools(n, _round_number(core, v), replies, True, rule.origin, notes)
 
 
-def resolved(core: Core, s: State, e: Resolved) -> Result:
-    """The host's function has answered: with the text of a refusal, or with an instruction."""
-    phase = s.vars[PHASE]
-    if phase in (Phase.STOPPING, Phase.ENDED):
-        return sticky(core, s)
-    if phase != Phase.RESOLVING:
-        return s, Illegal(illegal_phase(s, f"{e.name} resolved"))
-    if s.vars[core.asked] <= len(core.plans):
-        return instruction_resolved(core, s, e)
+def text_resolved(core: Core, s: State, e: Resolved) -> Result:
+    """The host's refusal text is here, or will not come: then the standard one serves."""
     ok = e.status in ("ok", "empty")
-    v, rule = core.react.resolved(s.vars, int(ok))
+    v, rule = core.react.resolved(s.vars, int(ok), 0)
     notes = () if ok else (Note("warn", f"{e.name} failed: the standard text is used", because=rule.origin),)
     return _refuse(core, s, e.at, v, rule, s.round, notes, e.ref if e.status == "ok" else "")
 

@@ -76,13 +76,13 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why the attempt in hand failed, kept while the host is consulted about it; ``step`` is where the ladder stands."""
+    """Why the attempt in hand failed, kept while the host is consulted; ``step`` is where the ladder stands."""
 
     reason: str
     step: int = 0
     retry_after: int | None = None
     jitter: int = 0
-    delivered: bool = False
+    shown: bool = False
     ref: str = ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, hot_path, replies, rounds
+from engine.core import admission, ends, hot_path, replies, resolving, rounds
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
@@ -44,7 +44,7 @@ Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
 _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] = {
     RunStarted: admission.run_started,
     CallRequested: admission.call_requested,
-    Resolved: rounds.resolved,
+    Resolved: resolving.resolved,
     ModelReplied: replies.model_replied,
     ModelFailed: replies.model_failed,
     RetryDue: admission.retry_due,

@@ -10,7 +10,7 @@ from engine.core.machine import call_rules, end_rules, reply_rules, tool_rules
 from engine.core.machine.failure_plan import breaker_origin
 from engine.core.machine.machine import EventKind, FieldDef, Machine, Phase, Sort, Variable, check
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE
-from engine.core.machine.rules import Context, meter
+from engine.core.machine.rules import Context, asks_host, meter
 from engine.core.policy import Policy
 
 METERS = ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools")
@@ -125,7 +125,7 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("attempt", amounts, again, "a further attempt of the call is requested", ("amounts",)),
         EventKind(
             "resolved",
-            (FieldDef("ok", flag, "the host's function gave a text"),),
+            (FieldDef("ok", flag, "the host's function has answered"), _chosen(c)),
             frozenset((Phase.RESOLVING,)),
             "the host's function has answered",
         ),
@@ -150,6 +150,11 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("stopped", (), frozenset((Phase.STOPPING,)), "nothing is in flight any more", inner=True),
     )
     return {kind.name: kind for kind in kinds}
+
+
+def _chosen(c: Context) -> FieldDef:
+    longest = max((len(plan.steps) for plan in c.plans if asks_host(plan)), default=0)
+    return FieldDef("chosen", range(longest + 2), "1 + the step that a consultant chose, 0 for none")
 
 
 def _ladders(c: Context) -> tuple[FieldDef, ...]:

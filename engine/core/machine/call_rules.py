@@ -5,9 +5,20 @@ from __future__ import annotations
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Lit, Not, Var, all_of, any_of
 from engine.core.machine.failure_plan import Occasion
 from engine.core.machine.machine import Count, Effect, Phase, Refill, Rule, Set, Spend
-from engine.core.machine.plan import RESERVE
-from engine.core.machine.rules import NOT_FINAL, Context, Updates, asks_host, late, meter, rule, to, would_not_fit
-from engine.core.policy import Retry, Stop
+from engine.core.machine.plan import RESERVE, Plan
+from engine.core.machine.rules import (
+    NOT_FINAL,
+    Context,
+    Updates,
+    asks_host,
+    consults,
+    late,
+    meter,
+    rule,
+    to,
+    would_not_fit,
+)
+from engine.core.policy import Consult, Retry, Stop
 
 
 def start(c: Context) -> tuple[Rule, ...]:
@@ -61,6 +72,10 @@ def resolved(c: Context) -> tuple[Rule, ...]:
         for position, step in occasion.finalizations():
             if step.using:
                 rules += _instruction_resolved(occasion, position)
+    for plan in c.plans:
+        for position, consult in plan.ladder():
+            if isinstance(consult, Consult):
+                rules += _consulted(plan, position)
     rules.append(Rule("resolved.other", TRUE, (ready,), Effect("again"), "default: resolve"))
     return tuple(rules)
 
@@ -75,6 +90,20 @@ def _instruction_resolved(occasion: Occasion, position: int) -> list[Rule]:
         return [ok, lost]
     move = to(Phase.READY, Set("asked", 0), Set(occasion.plan.step or "", position + 1))
     return [ok, rule("resolved.failed", occasion, asked, move, "again", "resolver_failed", position)]
+
+
+def _consulted(plan: Plan, position: int) -> list[Rule]:
+    """The step that the host chose, or, where it chose none, the next."""
+    asked, settled = all_of(Eq(Var("asked"), Lit(plan.index + 1)), plan.at(position)), Set("asked", 0)
+    rules = []
+    for later, _ in plan.ladder():
+        if later > position:
+            guard = all_of(asked, Eq(Field("chosen"), Lit(later + 1)))
+            updates = to(Phase.READY, settled, Set(plan.step or "", later))
+            name = f"resolved.consulted.{later + 1}"
+            rules.append(rule(name, plan, guard, updates, "again", "consulted", position))
+    move = to(Phase.READY, settled, Set(plan.step or "", position + 1))
+    return [*rules, rule("resolved.unconsulted", plan, asked, move, "again", "resolver_failed", position)]
 
 
 def _lost_finalizations(c: Context) -> list[Rule]:
@@ -108,6 +137,10 @@ def _due(c: Context, occasion: Occasion) -> Expr:
 
 def _final_reasons(c: Context, occasion: Occasion) -> list[Rule]:
     rules: list[Rule] = []
+    if occasion.plan is not None and occasion.plan.counted:
+        last = Eq(Var(occasion.plan.fuel), Lit(1))
+        calls = occasion.resource in ("llm_calls", "llm_attempts")
+        rules += consults("due", occasion.plan, all_of(NOT_FINAL, last if calls else occasion.plan.exhausted()))
     for position, step in occasion.finalizations():
         due = all_of(NOT_FINAL, _due(c, occasion), occasion.at(position))
         if step.using:

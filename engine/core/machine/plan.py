@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Var
-from engine.core.policy import Extend, Finalize, Limit, Origin, Policy, Step, Stop
+from engine.core.policy import Consult, Extend, Finalize, Limit, Origin, Policy, Step, Stop
 from engine.core.vocabulary import RESOURCES
 
 DRAWN_BY_CALLS = ("tokens", "input_tokens", "output_tokens", "cost", "llm_calls", "llm_attempts")
@@ -53,7 +53,7 @@ class Plan:
     @property
     def step(self) -> str | None:
         """Variable that says how far the ladder has been climbed; none where it never moves."""
-        moves = any(isinstance(s, Extend) or (isinstance(s, Finalize) and s.using) for s in self.steps)
+        moves = any(isinstance(s, Extend | Consult) or (isinstance(s, Finalize) and s.using) for s in self.steps)
         return f"{self.name}_step" if moves else None
 
     @property

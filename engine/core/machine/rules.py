@@ -14,7 +14,7 @@ from engine.core.machine.failure_plan import (
 )
 from engine.core.machine.machine import Effect, Grant, Phase, Rule, Set, Update
 from engine.core.machine.plan import DRAWN_BY_CALLS, Plan, origin_of, plans_of
-from engine.core.policy import Breaker, Finalize, Policy
+from engine.core.policy import Breaker, Consult, Finalize, Policy
 
 Updates = tuple[Update, ...]
 
@@ -84,7 +84,7 @@ class Context:
 
 def asks_host(plan: Plan) -> bool:
     """Does a step of the ladder call a function of the host?"""
-    return any(isinstance(step, Finalize) and step.using for step in plan.steps)
+    return any(isinstance(s, Consult) or (isinstance(s, Finalize) and s.using) for s in plan.steps)
 
 
 def rule(id: str, plan: Plan | Occasion, guard: Expr, updates: Updates, kind: str, word: str, step: int = 0) -> Rule:
@@ -107,7 +107,18 @@ def would_not_fit(event: str, plan: Plan) -> list[Rule]:
     end = rule(f"{event}.spent", plan, plan.exhausted(), to(Phase.ENDED), "end", "incomplete")
     # The final call may use what is kept for it, so for its own attempts only nothing at all is too little.
     short = plan.exhausted() if plan.counted else any_of(plan.exhausted(), all_of(NOT_FINAL, plan.tight()))
-    return [*extensions(event, plan, short), end]
+    asks = consults(event, plan, short) if event == "call" else []
+    return [*extensions(event, plan, short), *asks, end]
+
+
+def consults(event: str, plan: Plan, reached: Expr) -> list[Rule]:
+    """The ladder stands at a ``consult``: the host chooses the step that is taken."""
+    ask = to(Phase.RESOLVING, Set("asked", plan.index + 1), Set("given", 0))
+    return [
+        rule(f"{event}.consult", plan, all_of(reached, plan.at(position)), ask, "resolve", "consult", position)
+        for position, step in plan.ladder()
+        if isinstance(step, Consult)
+    ]
 
 
 def extensions(event: str, plan: Plan, exhausted: Expr) -> list[Rule]:

@@ -7,7 +7,7 @@ from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
 from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
-from engine.core.policy import Breaker
+from engine.core.policy import Breaker, Finalize
 
 
 def hosted(c: Context) -> tuple[Rule, ...]:

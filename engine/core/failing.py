@@ -1,0 +1,146 @@
+"""Failures: the ladder of a failed attempt, its retries, its fallbacks, and what the host is consulted about.
+
+Section 5 of the semantics. The machine says which step is taken; waits, clients and names come from here.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.core.admission import admit, resolve_decision
+from engine.core.core import REASON, Core, Values
+from engine.core.decisions import Call, Continue, End, Note, Reply
+from engine.core.decisions import Retry as RetryDecision
+from engine.core.ends import Result, end
+from engine.core.events import Resolved
+from engine.core.ladders import FailureStep, Fallback, Retry
+from engine.core.machine.machine import Rule
+from engine.core.state import NO_TIME, CallState, Failure, State
+from engine.core.switching import switched, wait
+from engine.core.texts import duration
+
+
+def fail(
+    core: Core, s: State, at: int, v: Values, failure: Failure, notes: tuple[Note, ...], close: tuple[Reply, ...] = ()
+) -> Result:
+    """Take the first step of the failure's ladder that can be taken."""
+    call, book = s.call, s.book
+    assert call is not None
+    states = core.amounts.states(v, book, at) if core.amounts.limits else ()
+    final = v[REASON] > 0
+    # The attempt's own time may end before the run's: then it is an ordinary time-out.
+    deadline = core.amounts.deadline(v, book.run, final) if core.amounts.walls else NO_TIME
+    delivered = failure.shown and "retract" not in book.run.profile
+    cut = failure.reason in ("timeout", "aborted") and at >= deadline
+    chosen, blocked = core.switching.chosen(failure.reason), 0
+    left = core.retries_left(chosen.plan.index, v) if chosen else {}
+    while True:
+        ladders = core.switching.fields(failure, call, book, at, deadline, left, blocked)
+        after, rule = core.react.failed(v, states, ladders, int(cut), int(delivered))
+        kind, step = rule.effect.kind, rule.effect.step
+        if kind == "end":
+            return end(core, s, at, after, rule, notes, ref=failure.ref, error=failure.reason, close=close)
+        if kind == "continue":
+            return State(after, at, s.n, call, (), book), Continue(rule.origin, notes)
+        if kind == "retry":
+            return _retry_later(core, s, at, after, rule, call, failure, left[step], notes)
+        if kind == "resolve":
+            return _consult(core, s, at, after, rule, call, structs.replace(failure, step=step), notes)
+        result = _fall_back(core, s, at, after, rule, call, failure, notes)
+        if result[1].__class__ is not End:
+            return result
+        # It was not admitted, so it is a step that cannot be taken.
+        blocked |= 1 << step
+
+
+def _step_of(core: Core, rule: Rule) -> FailureStep:
+    return core.switching.plans[rule.effect.ladder - 1].rule.then[rule.effect.step]
+
+
+def _retry_later(
+    core: Core,
+    s: State,
+    at: int,
+    v: Values,
+    rule: Rule,
+    call: CallState,
+    failure: Failure,
+    left: int,
+    notes: tuple[Note, ...],
+) -> Result:
+    step = _step_of(core, rule)
+    assert isinstance(step, Retry)
+    used = step.times - left
+    delay = wait(step, used, failure)
+    text = f"retrying in {duration(delay)} ({used + 1} of {step.times}): {failure.reason}"
+    note = Note("retry", text, used=used + 1, maximum=step.times, because=rule.origin)
+    retract = f"{call.id}.{call.attempt}" if failure.shown else ""
+    return retry(s, at, v, call, rule.origin, (*notes, note), at + delay, retract)
+
+
+def _fall_back(
+    core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, failure: Failure, notes: tuple[Note, ...]
+) -> Result:
+    step = _step_of(core, rule)
+    assert isinstance(step, Fallback)
+    client = core.switching.next_client(step, call, s.book)
+    assert client is not None
+    book = switched(s.book, step, call, client, at)
+    wanted = CallState(_next_id(call.id), 0, client.name, NO_TIME, client.model, call.input_tokens, client.max_output)
+    missing = tuple(
+        Note("skipped", f"the host has no client named {name}", because=rule.origin)
+        for name in core.switching.missing(step, s.book)
+    )
+    text = f"{call.client} failed ({failure.reason}): {client.name} is asked instead"
+    note = Note("fallback", text, because=rule.origin)
+    ready = State(v, at, s.n, call, (), book)
+    after, decision = admit(core, ready, at, wanted, further=False, notes=(*notes, *missing, note))
+    if failure.shown and isinstance(decision, Call):
+        decision = structs.replace(decision, retract=f"{call.id}.{call.attempt}")
+    return after, decision
+
+
+def _next_id(id: str) -> str:
+    """The name of the call that follows: the next number where names are numbers."""
+    return str(int(id) + 1) if id.isdecimal() else f"{id}+"
+
+
+def _consult(
+    core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, failure: Failure, notes: tuple[Note, ...]
+) -> Result:
+    waiting = State(v, at, s.n + 1, structs.replace(call, failure=failure), (), s.book)
+    return waiting, resolve_decision(core, waiting, at, rule.origin, notes)
+
+
+def consulted(core: Core, s: State, e: Resolved) -> Result:
+    """The host has chosen a later step of the failure's ladder; if it has not, the next step follows."""
+    call = s.call
+    assert call is not None
+    assert call.failure is not None
+    failure = call.failure
+    notes: tuple[Note, ...] = ()
+    v, rule = core.react.resolved(s.vars, int(e.status == "ok"), 0)
+    plan = core.switching.plans[rule.effect.ladder - 1]
+    later = [i for i, step in plan.steps() if i > failure.step and step.do == e.step and e.status == "ok"]
+    if not later:
+        text = f"{e.name} chose no later step: the next one follows"
+        notes = (Note("warn", text, because=rule.origin),)
+    failure = structs.replace(failure, step=later[0] if later else failure.step + 1)
+    after = State(v, e.at, s.n, structs.replace(call, failure=None), (), s.book)
+    return fail(core, after, e.at, v, failure, notes)
+
+
+def retry(
+    s: State,
+    at: int,
+    v: Values,
+    call: CallState,
+    because: str,
+    notes: tuple[Note, ...],
+    not_before: int,
+    retract: str = "",
+) -> Result:
+    """A further attempt of the call, not before a time (ms)."""
+    n = s.n + 1
+    after = State(v, at, n, call, (), s.book)
+    return after, RetryDecision(n, call.id, call.attempt + 1, call.client, not_before, because, notes, retract)
