@@ -91,7 +91,8 @@ class Retry(Decision, frozen=True, tag="retry"):
 class Execute(Decision, frozen=True, tag="execute"):
     """Run this tool call; cut it at ``deadline`` (ms).
 
-    ``i`` is its place among the reply's function calls, from 0; its step number is ``n.i``.
+    ``i`` is its place among the reply's function calls, from 0; its step number is ``n.i``. A further
+    attempt starts at ``not_before`` (ms), without being requested again.
     """
 
     n: int
@@ -101,6 +102,7 @@ class Execute(Decision, frozen=True, tag="execute"):
     deadline: int
     because: str = ""
     notes: tuple[Note, ...] = ()
+    not_before: int = 0
 
 
 class Ask(Decision, frozen=True, tag="ask"):

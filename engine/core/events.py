@@ -125,7 +125,7 @@ class ToolRequested(Event, frozen=True, tag="tool_requested"):
 
 
 class ToolEnded(Event, frozen=True, tag="tool_ended"):
-    """One execution has ended. ``result`` keys its result; ``ends`` says that the tool ends the run."""
+    """One execution has ended. ``result`` keys its result; ``ends``: it ends the run; ``jitter`` 0..999."""
 
     id: str
     attempt: int = 1
@@ -134,6 +134,7 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
     usage: Usage | None = None
     ends: Literal["", "answer", "stop"] = ""
     ref: str = ""
+    jitter: int = 0
 
 
 class ApprovalGiven(Event, frozen=True, tag="approval_given"):

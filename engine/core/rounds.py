@@ -1,4 +1,4 @@
-"""Rounds: the verdict on each call of a reply, the start and the end of each execution.
+"""Rounds: the verdict on each call of a reply.
 
 Section 4 of the semantics. A reply is one ``round`` event of the machine, one ``tool`` event a
 call, and one ``judged`` event when nothing is open; they are composed here.
@@ -9,12 +9,13 @@ from __future__ import annotations
 from msgspec import structs
 
 from engine.core.admission import resolve_decision
-from engine.core.core import PHASE, Core, Values
-from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
-from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
-from engine.core.events import Proposed, Resolved, ToolEnded, ToolRequested
-from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State
+from engine.core.core import Core, Values
+from engine.core.decisions import Ask, Execute, Note, Reply, RunTools
+from engine.core.ends import Result, closing, end
+from engine.core.events import Proposed, Resolved
+from engine.core.machine.failure_plan import breaker_origin
+from engine.core.machine.machine import Rule
+from engine.core.state import ASKED, NO_TIME, REPLIED, WAITING, RoundCall, State
 from engine.core.texts import fill
 from engine.core.tool_rules import PLAIN, ToolFacts
 from engine.core.vocabulary import REFUSALS
@@ -64,7 +65,7 @@ def _refuse(
     )
     n = s.n + 1
     after = State(v, at, n, s.call, (), s.book)
-    return after, RunTools(n, _round_number(core, v), replies, True, rule.origin, notes)
+    return after, RunTools(n, round_number(core, v), replies, True, rule.origin, notes)
 
 
 def text_resolved(core: Core, s: State, e: Resolved) -> Result:
@@ -94,30 +95,41 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
     if core.has_thresholds:
         crossed, more = core.thresholds.cross(v, s.book, at)
     notes = (*notes, *folded.notes, *more)
-    verdicts, counts = tuple(folded.verdicts), folded.counts
-    kind = rule.effect.kind
+    verdicts, counts, breakers = tuple(folded.verdicts), folded.counts, folded.breakers
+    kind, book = rule.effect.kind, s.book
+    if counts is not book.tool_counts or breakers is not book.breakers or crossed != book.crossed:
+        book = structs.replace(book, tool_counts=counts, crossed=crossed, breakers=breakers)
     if kind == "end":
-        charged = structs.replace(s, book=structs.replace(s.book, tool_counts=counts, crossed=crossed))
         replies = tuple(r for r in verdicts if isinstance(r, Reply))
-        return end(core, charged, at, v, rule, notes, close=replies)
+        return end(core, structs.replace(s, book=book), at, v, rule, notes, close=replies)
     running = tuple(folded.calls) if kind == "run" else ()
-    book = s.book
-    if counts is not book.tool_counts or crossed != book.crossed:
-        book = structs.replace(book, tool_counts=counts, crossed=crossed)
     after = State(v, at, n, s.call, running, book)
-    return after, RunTools(n, _round_number(core, v), verdicts, kind != "run", rule.origin, notes)
+    return after, RunTools(n, round_number(core, v), verdicts, kind != "run", rule.origin, notes)
 
 
 class _Fold:
     """The verdicts on a round so far; the machine's values go from call to call."""
 
-    __slots__ = ("at", "calls", "core", "counts", "n", "notes", "refused", "round_refused", "s", "values", "verdicts")
+    __slots__ = (
+        "at",
+        "breakers",
+        "calls",
+        "core",
+        "counts",
+        "n",
+        "notes",
+        "refused",
+        "round_refused",
+        "s",
+        "values",
+        "verdicts",
+    )
 
     def __init__(self, core: Core, s: State, at: int, values: Values, n: int, round_refused: int = 0) -> None:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
         self.round_refused = round_refused
-        self.counts = s.book.tool_counts
-        self.verdicts: list[Execute | Reply] = []
+        self.counts, self.breakers = s.book.tool_counts, s.book.breakers
+        self.verdicts: list[Execute | Ask | Reply] = []
         self.calls: list[RoundCall] = []
         self.notes: list[Note] = []
         self.refused = False
@@ -127,35 +139,61 @@ class _Fold:
         core = self.core
         facts = core.tools.facts(call.name) if call.registered else PLAIN
         limited = bool(facts.limits) and any(self.counts[k] >= maximum for k, maximum, _, _ in facts.limits)
+        broken, breaker = 0, -1
+        if facts.breakers:
+            broken, breaker = core.breakers.verdict(self.breakers, facts.breakers, call.name, call.args, self.at)
+        unknown, invalid = not call.registered, bool(call.problem)
         while True:
             self.values, rule = core.react.tool(
-                self.values, not call.registered, bool(call.problem), facts.denied, limited, self.round_refused
+                self.values, unknown, invalid, facts.denied, limited, self.round_refused, broken, facts.asks
             )
             kind = rule.effect.kind
             if kind != "again":
                 break
             self.notes.append(core.extended(rule, self.values, self.s.book, self.at))
-        if kind == "execute":
-            self._execute(i, call, facts, rule)
-        else:
-            self._reply(i, call, rule)
-
-    def _execute(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule) -> None:
+        if kind == "reply":
+            self._reply(i, call, rule, breaker)
+            return
         for k, _, _, _ in facts.limits:
             self.counts = (*self.counts[:k], self.counts[k] + 1, *self.counts[k + 1 :])
+        probes: tuple[int, ...] = ()
+        if facts.breakers:
+            self.breakers, probes = core.breakers.reserve(self.breakers, facts.breakers, call.name, call.args, self.at)
+        if kind == "ask":
+            self._ask(i, call, facts, probes)
+        else:
+            self._execute(i, call, facts, rule, probes)
+
+    def _ask(self, i: int, call: Proposed, facts: ToolFacts, probes: tuple[int, ...]) -> None:
+        until = ask_until(self.core, self.s, self.values, self.at, facts)
+        self.calls.append(RoundCall(call.id, call.name, call.args, ASKED, 0, "", until, probes=probes))
+        self.verdicts.append(Ask(self.n, i, call.id, until, facts.ask_origin))
+
+    def _execute(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule, probes: tuple[int, ...]) -> None:
         deadline = tool_deadline(self.core, self.s, self.values, self.at, facts.timeout)
-        self.calls.append(RoundCall(call.id, call.name, call.args, WAITING))
+        waiting = RoundCall(call.id, call.name, call.args, WAITING)
+        self.calls.append(structs.replace(waiting, probes=probes) if probes else waiting)
         self.verdicts.append(Execute(self.n, i, call.id, 1, deadline, rule.origin))
 
-    def _reply(self, i: int, call: Proposed, rule: Rule) -> None:
+    def _reply(self, i: int, call: Proposed, rule: Rule, breaker: int) -> None:
         why = rule.effect.word
         self.refused |= why == "tool_calls" and self.core.plans[rule.effect.limit].limit.atomic
-        text, because = _refusal(self.core, self.s, self.values, self.counts, call.name, call.problem, why, rule)
+        if why == "breaker":
+            text, because = breaker_text(self.core, breaker, call.name)
+        else:
+            text, because = refusal(self.core, self.s, self.values, self.counts, call.name, call.problem, why, rule)
         self.calls.append(RoundCall(call.id, call.name, call.args, REPLIED, why=why))
         self.verdicts.append(Reply(i, call.id, text, why, because=because))
 
 
-def _refusal(
+def breaker_text(core: Core, breaker: int, tool: str) -> tuple[str, str]:
+    """The result of a call that an open breaker skips, and the rule behind it."""
+    rule = core.breakers.all[breaker]
+    text = rule.text if rule.when_open == "skip" and rule.text else REFUSALS["breaker"]
+    return fill(text, {"tool": tool}), breaker_origin(rule)
+
+
+def refusal(
     core: Core, s: State, v: Values, counts: tuple[int, ...], tool: str, problem: str, why: str, rule: Rule | None
 ) -> tuple[str, str]:
     """The text that a call gets in place of its result, and the rule behind it."""
@@ -172,9 +210,10 @@ def _refusal(
     return fill(REFUSALS[why], words), because
 
 
-def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
-    text, because = _refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
-    return Reply(i, call.id, text, call.why, because=because)
+def ask_until(core: Core, s: State, v: Values, at: int, facts: ToolFacts) -> int:
+    """The end of the time a person has to answer (ms)."""
+    own = at + facts.ask_within if facts.ask_within else NO_TIME
+    return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
 
 
 def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int:
@@ -183,97 +222,6 @@ def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int
     return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
 
 
-def _round_number(core: Core, v: Values) -> int:
+def round_number(core: Core, v: Values) -> int:
+    """How many rounds were admitted, this one included."""
     return v[core.rounds]
-
-
-# -- executions ---------------------------------------------------------------------------------
-
-
-def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
-    """Just before a tool starts: its verdict stands, unless the run is ending or its time is over."""
-    phase = s.vars[PHASE]
-    if phase in (Phase.STOPPING, Phase.ENDED):
-        return sticky(core, s)
-    found = _find(s.round, e.id)
-    if phase != Phase.TOOLS or found < 0:
-        return s, Illegal(f"tool call {e.id} is not one of the round in hand")
-    call = s.round[found]
-    if call.status == REPLIED:
-        return s, _verdict_again(core, s, found, call)
-    if call.status == ENDED:
-        return s, Illegal(f"tool call {e.id} has already ended")
-    if e.at >= s.book.run.deadline:
-        return passed(core, s, e.at)
-    facts = core.tools.facts(call.tool)
-    deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
-    if e.at >= deadline:
-        return _too_late(core, s, e.at, found)
-    attempt = call.attempt + 1
-    started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, "", deadline)
-    calls = (*s.round[:found], started, *s.round[found + 1 :]) if len(s.round) > 1 else (started,)
-    after = State(s.vars, e.at, s.n, s.call, calls, s.book)
-    return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
-
-
-def _too_late(core: Core, s: State, at: int, i: int) -> Result:
-    """Only the reserve is left: the call is answered, so that the final call can be made."""
-    call = s.round[i]
-    replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, "timed_out")
-    calls = (*s.round[:i], replied, *s.round[i + 1 :])
-    after, decision = _one_less(core, s, at, calls)
-    closed = closing(i, call, "timed_out")
-    if isinstance(decision, End):
-        return after, structs.replace(decision, close=(closed,))
-    return after, closed
-
-
-def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
-    """An execution has ended. A late end of an earlier attempt, or after the end, changes nothing."""
-    phase, found = s.vars[PHASE], _find(s.round, e.id)
-    if phase == Phase.ENDED:
-        return s, Wait(NO_TIME)
-    if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
-        return s, Illegal(f"tool call {e.id} is not one of the round in hand")
-    call = s.round[found]
-    if call.status in (ENDED, REPLIED) or e.attempt < call.attempt:
-        return s, Wait(wake_at(s))
-    if e.usage is not None:
-        book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
-        s = structs.replace(s, book=book)
-    done = RoundCall(call.id, call.tool, call.args, ENDED, call.attempt)
-    calls = (*s.round[:found], done, *s.round[found + 1 :]) if len(s.round) > 1 else (done,)
-    if phase == Phase.STOPPING:
-        return ended_in_flight(core, s, e.at, calls)
-    if e.ends:
-        return _tool_ends(core, structs.replace(s, round=calls), e)
-    return _one_less(core, s, e.at, calls)
-
-
-def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Result:
-    """One call less is open; the last one completes the round, and the ladders move."""
-    v, rule = core.react.tool_end(s.vars)
-    if rule.effect.kind == "wait":
-        after = State(v, at, s.n, s.call, calls, s.book)
-        return after, Wait(s.book.run.deadline, rule.origin)
-    v, rule = core.react.judged(v)
-    if rule.effect.kind == "end":
-        return end(core, s, at, v, rule)
-    after = State(v, at, s.n, s.call, (), s.book)
-    return after, Continue(rule.origin)
-
-
-def _tool_ends(core: Core, s: State, e: ToolEnded) -> Result:
-    """The tool itself ends the run: with its result as the answer, or without one."""
-    v, rule = core.react.tool_ends(s.vars, int(e.ends == "answer"))
-    ref = e.ref if e.ends == "answer" else ""
-    if rule.effect.kind == "stop":
-        return stop(core, s, e.at, v, rule, ref=ref, cause="tool")
-    return end(core, s, e.at, v, rule, ref=ref, cause="tool")
-
-
-def _find(calls: tuple[RoundCall, ...], id: str) -> int:
-    for i, call in enumerate(calls):
-        if call.id == id:
-            return i
-    return -1

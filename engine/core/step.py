@@ -14,12 +14,13 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, hot_path, replies, resolving, rounds
+from engine.core import admission, ends, executions, hot_path, replies, resolving
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
 from engine.core.events import (
     AnyEvent,
+    ApprovalGiven,
     CallRequested,
     Cancelled,
     ModelFailed,
@@ -48,8 +49,9 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     ModelReplied: replies.model_replied,
     ModelFailed: replies.model_failed,
     RetryDue: admission.retry_due,
-    ToolRequested: rounds.tool_requested,
-    ToolEnded: rounds.tool_ended,
+    ToolRequested: executions.tool_requested,
+    ToolEnded: executions.tool_ended,
+    ApprovalGiven: executions.approval_given,
     UsageReported: ends.usage_reported,
     Tick: ends.tick,
     Cancelled: ends.cancelled,

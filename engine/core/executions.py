@@ -1,0 +1,247 @@
+"""Executions: the start and the end of each tool call of a round, its further attempts, and people's answers.
+
+Sections 4 and 7 of the semantics. The verdicts come from ``rounds``; here they are carried out, and
+when nothing is open any more the ladders move and the breakers learn what happened.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from engine.core.core import PHASE, Core, illegal_phase
+from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
+from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
+from engine.core.events import ApprovalGiven, ToolEnded, ToolRequested
+from engine.core.machine.machine import Phase
+from engine.core.rounds import breaker_text, refusal, round_number, tool_deadline
+from engine.core.state import ASKED, ENDED, NO_TIME, REPLIED, STARTED, WAITING, Failure, RoundCall, State
+from engine.core.switching import wait
+
+
+def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
+    """Just before a tool starts: its verdict stands, unless the run is ending or its time is over."""
+    phase = s.vars[PHASE]
+    if phase in (Phase.STOPPING, Phase.ENDED):
+        return sticky(core, s)
+    found = _find(s.round, e.id)
+    if phase != Phase.TOOLS or found < 0:
+        return s, Illegal(f"tool call {e.id} is not one of the round in hand")
+    call = s.round[found]
+    if call.status == REPLIED:
+        return s, _verdict_again(core, s, found, call)
+    if call.status in (ENDED, ASKED):
+        return s, Illegal(f"tool call {e.id} {'has already ended' if call.status == ENDED else 'waits for a person'}")
+    if e.at >= s.book.run.deadline:
+        return passed(core, s, e.at)
+    facts = core.tools.facts(call.tool)
+    if facts.breakers and call.status == WAITING and _tripped_since(core, s, call, facts.breakers, e.at):
+        return _answered_instead(core, s, e.at, found, "breaker")
+    deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
+    if e.at >= deadline:
+        return _answered_instead(core, s, e.at, found, "timed_out")
+    attempt = call.attempt + 1
+    first = call.started if call.attempt else e.at
+    started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes)
+    after = State(s.vars, e.at, s.n, s.call, _with(s.round, found, started), s.book)
+    return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
+
+
+def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, ...], at: int) -> bool:
+    """With ``apply now``, did a breaker open after this call was judged? (Its own probe does not count.)"""
+    others = tuple(i for i in matching if core.breakers.all[i].apply == "now" and i not in call.probes)
+    return bool(others) and core.breakers.verdict(s.book.breakers, others, call.tool, call.args, at)[0] > 0
+
+
+def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
+    if call.why == "breaker":
+        return _skipped(core, i, call)
+    text, because = refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
+    return Reply(i, call.id, text, call.why, because=because)
+
+
+def _skipped(core: Core, i: int, call: RoundCall) -> Reply:
+    matching = core.tools.facts(call.tool).breakers
+    text, because = breaker_text(core, matching[0], call.tool)
+    return Reply(i, call.id, text, "breaker", because=because)
+
+
+def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result:
+    """The call will not start after all: it gets a result that says why, and the round goes on without it."""
+    call = s.round[i]
+    replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes)
+    after, decision = _one_less(core, s, at, _with(s.round, i, replied))
+    closed = _skipped(core, i, call) if why == "breaker" else closing(i, call, why)
+    if isinstance(decision, End):
+        return after, structs.replace(decision, close=(closed,))
+    return after, structs.replace(closed, notes=decision.notes)
+
+
+def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
+    """An execution has ended. A late end of an earlier attempt, or after the end, changes nothing."""
+    phase, found = s.vars[PHASE], _find(s.round, e.id)
+    if phase == Phase.ENDED:
+        return s, Wait(NO_TIME)
+    if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
+        return s, Illegal(f"tool call {e.id} is not one of the round in hand")
+    call = s.round[found]
+    if call.status in (ENDED, REPLIED, ASKED) or e.attempt < call.attempt:
+        return s, Wait(wake_at(s))
+    if e.usage is not None:
+        book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
+        s = structs.replace(s, book=book)
+    done = RoundCall(
+        call.id,
+        call.tool,
+        call.args,
+        ENDED,
+        call.attempt,
+        "",
+        NO_TIME,
+        call.started,
+        e.at,
+        e.status,
+        e.result,
+        call.probes,
+    )
+    if phase == Phase.STOPPING:
+        return ended_in_flight(core, s, e.at, _with(s.round, found, done))
+    facts = core.tools.facts(call.tool)
+    if facts.retry is not None and e.status in ("failed", "timed_out") and not e.ends:
+        again = _again(core, s, e, found)
+        if again is not None:
+            return again
+    notes: tuple[Note, ...] = ()
+    if facts.breakers:
+        s, notes = _learn(core, s, (done,), e.at, "now")
+    calls = _with(s.round, found, done)
+    if e.ends:
+        return _tool_ends(core, structs.replace(s, round=calls), e)
+    return _one_less(core, s, e.at, calls, notes)
+
+
+def _again(core: Core, s: State, e: ToolEnded, i: int) -> Result | None:
+    """A further attempt of an execution that failed, while its tool's rule grants one and its wait ends in time."""
+    call = s.round[i]
+    facts = core.tools.facts(call.tool)
+    retry = facts.retry
+    if retry is None or call.attempt > retry.times:
+        return None
+    delay = wait(retry, call.attempt - 1, Failure("tool", jitter=e.jitter))
+    start = e.at + delay
+    deadline = tool_deadline(core, s, s.vars, start, facts.timeout)
+    if start >= min(deadline, s.book.run.deadline):
+        return None
+    attempt = call.attempt + 1
+    started = structs.replace(call, attempt=attempt, deadline=deadline)
+    after = State(s.vars, e.at, s.n, s.call, _with(s.round, i, started), s.book)
+    return after, Execute(s.n, i, call.id, attempt, deadline, facts.retry_origin, (), start)
+
+
+def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
+    """A person has answered, or has not: a grant looks again at time and breakers, a refusal is the call's result."""
+    phase, found = s.vars[PHASE], _find(s.round, e.id)
+    if phase in (Phase.STOPPING, Phase.ENDED):
+        return sticky(core, s)
+    if phase != Phase.TOOLS or found < 0 or s.round[found].status != ASKED:
+        return s, Illegal(f"nobody is asked about tool call {e.id}")
+    if e.at >= s.book.run.deadline:
+        return passed(core, s, e.at)
+    call = s.round[found]
+    if e.args is not None:
+        call = structs.replace(call, args=e.args)
+    if e.answer != "granted":
+        return _withheld(core, s, e.at, found, call, "refused" if e.answer == "refused" else "expired")
+    facts = core.tools.facts(call.tool)
+    matching = tuple(i for i in facts.breakers if i not in call.probes)
+    if core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)[0]:
+        return _withheld(core, s, e.at, found, call, "breaker")
+    v, rule = core.react.granted(s.vars)
+    deadline = tool_deadline(core, s, v, e.at, facts.timeout)
+    granted = structs.replace(call, status=WAITING, deadline=NO_TIME)
+    n = s.n + 1
+    after = State(v, e.at, n, s.call, _with(s.round, found, granted), s.book)
+    verdict = Execute(n, found, call.id, 1, deadline, rule.origin)
+    return after, RunTools(n, round_number(core, v), (verdict,), False, rule.origin)
+
+
+def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) -> Result:
+    """What was held for the call is given back, and it gets a result that says why it did not run."""
+    v, _ = core.react.withheld(s.vars)
+    outcome = "denied" if why == "refused" else ""
+    replied = RoundCall(call.id, call.tool, call.args, REPLIED, 0, why, outcome=outcome, probes=call.probes)
+    held = structs.replace(s, vars=v, book=structs.replace(s.book, tool_counts=_uncounted(core, s, call)))
+    after, decision = _one_less(core, held, at, _with(s.round, i, replied))
+    reply = _skipped(core, i, call) if why == "breaker" else closing(i, call, why)
+    if isinstance(decision, End):
+        return after, structs.replace(decision, close=(reply,))
+    n, complete = after.n + 1, isinstance(decision, Continue)
+    after = structs.replace(after, n=n)
+    return after, RunTools(n, round_number(core, v), (reply,), complete, "default: ask", decision.notes)
+
+
+def _uncounted(core: Core, s: State, call: RoundCall) -> tuple[int, ...]:
+    counts = list(s.book.tool_counts)
+    for k, _, _, _ in core.tools.facts(call.tool).limits:
+        counts[k] -= 1
+    return tuple(counts)
+
+
+def asked_too_long(core: Core, s: State, at: int) -> Result | None:
+    """The first call whose time to be answered is over is refused."""
+    for call in s.round:
+        if call.status == ASKED and at >= call.deadline:
+            return approval_given(core, s, ApprovalGiven(at, call.id, "expired"))
+    return None
+
+
+def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes: tuple[Note, ...] = ()) -> Result:
+    """One call less is open; the last one completes the round: breakers learn its outcomes, and the ladders move."""
+    v, rule = core.react.tool_end(s.vars)
+    if rule.effect.kind == "wait":
+        after = State(v, at, s.n, s.call, calls, s.book)
+        return after, Wait(wake_at(after), rule.origin, notes)
+    if core.breakers.all:
+        s, more = _learn(core, s, calls, at, "round_end")
+        notes = (*notes, *more)
+    v, rule = core.react.judged(v)
+    if rule.effect.kind == "end":
+        return end(core, s, at, v, rule, notes)
+    after = State(v, at, s.n, s.call, (), s.book)
+    return after, Continue(rule.origin, notes)
+
+
+def _learn(core: Core, s: State, calls: tuple[RoundCall, ...], at: int, when: str) -> tuple[State, tuple[Note, ...]]:
+    """Tell the breakers how these calls ended, in the model's order; what never ran gives its probe back."""
+    book, facts = s.book, core.tools.facts
+    ended = [(call, facts(call.tool).breakers) for call in calls if call.status == ENDED or call.outcome]
+    states, notes = core.breakers.apply(book.breakers, ended, at, when)
+    if when == "round_end":
+        for call in calls:
+            if call.probes and call.status == REPLIED and not call.outcome:
+                states = core.breakers.release(states, call)
+    if states is book.breakers:
+        return s, notes
+    return structs.replace(s, book=structs.replace(book, breakers=states)), notes
+
+
+def _tool_ends(core: Core, s: State, e: ToolEnded) -> Result:
+    """The tool itself ends the run: with its result as the answer, or without one."""
+    v, rule = core.react.tool_ends(s.vars, int(e.ends == "answer"))
+    ref = e.ref if e.ends == "answer" else ""
+    if rule.effect.kind == "stop":
+        return stop(core, s, e.at, v, rule, ref=ref, cause="tool")
+    return end(core, s, e.at, v, rule, ref=ref, cause="tool")
+
+
+def _with(calls: tuple[RoundCall, ...], i: int, call: RoundCall) -> tuple[RoundCall, ...]:
+    return (*calls[:i], call, *calls[i + 1 :]) if len(calls) > 1 else (call,)
+
+
+def _find(calls: tuple[RoundCall, ...], id: str) -> int:
+    for i, call in enumerate(calls):
+        if call.id == id:
+            return i
+    return -1
+
+
+__all__ = ["approval_given", "asked_too_long", "illegal_phase", "tool_ended", "tool_requested"]
