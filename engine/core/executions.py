@@ -40,7 +40,8 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     if e.at >= deadline:
         return _answered_instead(core, s, e.at, found, "timed_out")
     attempt = call.attempt + 1
-    first = call.started if call.attempt else e.at
+    # Only breakers ask how long an execution took.
+    first = (call.started or e.at) if facts.breakers else 0
     started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes)
     after = State(s.vars, e.at, s.n, s.call, _with(s.round, found, started), s.book)
     return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")

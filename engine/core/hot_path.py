@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from engine.core import hot_amounts
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
@@ -23,7 +25,9 @@ from engine.core.machine.plan import ENOUGH
 from engine.core.machine.to_python import live, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
-_NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(("unknown", "invalid", "denied", "limited", "round_refused"), 0)
+_NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
+    ("unknown", "invalid", "denied", "limited", "round_refused", "broken", "asks"), 0
+)
 
 _TYPES = (
     CallRequested,
@@ -57,6 +61,7 @@ def source(core: Core) -> str:
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts |= _tool_rules(core)
+    parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
     parts["BOUND"] = hot_amounts.output_bound(core)
     until = hot_amounts.until(core)
@@ -74,7 +79,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     complete = live(core.machine.rules["judged"])[-1].origin
     scope |= {"general": general, "facts": core.tools.facts, "NO_TIME": NO_TIME, "prices": core.amounts.prices}
     scope |= {"ATTEMPT_WALL": core.attempt_wall, "STARTED": STARTED, "COMPLETE": Continue(complete)}
-    scope["charge"] = core.amounts.charge
+    scope |= {"charge": core.amounts.charge, "replace": structs.replace}
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -120,14 +125,24 @@ def _bracketed(guard: Expr) -> str:
 
 def _tool_rules(core: Core) -> dict[str, str]:
     """What the policy says about tools by their names: nothing, or something to look up."""
-    if not core.policy.tools:
-        return {"RULED": "", "REFUSED": "", "ASKED_AGAIN": "", "TIMED": "deadline = until"}
+    if not (core.policy.tools or core.policy.breakers):
+        nothing = dict.fromkeys(("RULED", "REFUSED", "ASKED_AGAIN", "WATCHED", "WATCHED_END"), "")
+        return nothing | {"TIMED": "deadline = until"}
     return {
         "RULED": "named = facts(proposed.name)",
         "ASKED_AGAIN": "named = facts(tool)",
-        "REFUSED": "or named.denied\nor named.limits",
+        "REFUSED": "or named.denied\nor named.limits\nor named.asks\nor named.breakers",
+        "WATCHED": "if named.breakers:\n    return general(state, event)",
+        "WATCHED_END": "or facts(call.tool).watched",
         "TIMED": "deadline = min(at + named.timeout, until) if named.timeout else until",
     }
+
+
+def _remembered(core: Core) -> dict[str, str]:
+    """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
+    if not (core.switching.switches or core.policy.breakers):
+        return {"SWITCHED": "", "SPENT": "book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)"}
+    return {"SWITCHED": "or book.client\nor book.exchange", "SPENT": "book = replace(book, spent=spent)"}
 
 
 def _if_any(alternatives: str) -> str:
@@ -164,6 +179,7 @@ def step(state, event):
             phase != READY
             or at < state.at
             or (call is not None and call.id == id)
+            <SWITCHED>
             <CALL_UNUSUAL>
             <CALL_NEAR>
         ):
@@ -197,7 +213,7 @@ def step(state, event):
                 call.id, call.attempt, call.client, call.deadline, call.model,
                 call.input_tokens, call.max_output, call.pauses, charged,
             )
-            book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)
+            <SPENT>
         <ROUND_REFUSED>
         <ROUND_UPDATES>
         <UNTIL>
@@ -234,6 +250,7 @@ def step(state, event):
         if event.id != id or proposed.status > STARTED or at >= until:
             return general(state, event)
         <ASKED_AGAIN>
+        <WATCHED>
         <TIMED>
         n, attempt = state.n, proposed.attempt + 1
         started = RoundCall(id, tool, proposed.args, STARTED, attempt, "", deadline)
@@ -251,6 +268,7 @@ def step(state, event):
             or event.attempt < call.attempt
             or event.usage is not None
             or event.ends
+            <WATCHED_END>
             <COMPLETE_UNUSUAL>
         ):
             return general(state, event)

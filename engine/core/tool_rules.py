@@ -35,6 +35,11 @@ class ToolFacts(NamedTuple):
     retry: Retry | None = None
     retry_origin: str = ""
 
+    @property
+    def watched(self) -> bool:
+        """Does the end of an execution mean more than that it has ended?"""
+        return bool(self.breakers) or self.retry is not None
+
 
 PLAIN = ToolFacts(False, "", "", (), 0)
 """The policy says nothing about this tool."""
