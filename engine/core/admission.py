@@ -15,7 +15,7 @@ from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
 from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
-from engine.core.switching import in_force
+from engine.core.switching import in_force, use
 from engine.core.texts import fill
 
 _NOTHING_USED = Used()
@@ -46,10 +46,10 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     if phase == Phase.READY:
         if call is not None and call.id == e.call and call.attempt:
             return s, Illegal(f"call {e.call} is settled; ask for the next one under another id")
+        notes: tuple[Note, ...] = ()
         if core.switching.switches:
-            s = _new_exchange(s)
-        wanted = _wanted(core, s, e)
-        return admit(core, s, e.at, wanted, further=False)
+            s, notes = _new_exchange(core, s)
+        return admit(core, s, e.at, _wanted(core, s, e), further=False, notes=notes)
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
     if call is None or call.id != e.call:
@@ -69,9 +69,17 @@ def _wanted(core: Core, s: State, e: CallRequested) -> CallState:
     return CallState(e.call, 0, other.name, NO_TIME, other.model, e.input_tokens, other.max_output)
 
 
-def _new_exchange(s: State) -> State:
-    """What failed in the last exchange may be asked again in this one."""
-    return structs.replace(s, book=structs.replace(s.book, exchange=())) if s.book.exchange else s
+def _new_exchange(core: Core, s: State) -> tuple[State, tuple[Note, ...]]:
+    """What failed in the last exchange may be asked again in this one; thresholds crossed since then switch now."""
+    book = s.book
+    notes: tuple[Note, ...] = ()
+    if book.exchange:
+        book = structs.replace(book, exchange=())
+    if core.has_thresholds:
+        for bit, threshold in core.thresholds.unused(book.crossed, book.told):
+            book, note = use(book, threshold, bit)
+            notes = (*notes, note)
+    return (s, notes) if book is s.book else (structs.replace(s, book=book), notes)
 
 
 def retry_due(core: Core, s: State, e: RetryDue) -> Result:
@@ -125,7 +133,8 @@ def _call(
     after = State(v, at, n, admitted, (), book)
     if not final:
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
-        return after, structs.replace(asked, notices=notices) if notices else asked
+        hidden = core.breakers.hidden(book.breakers, at) if book.breakers else ()
+        return after, structs.replace(asked, notices=notices, hidden=hidden) if notices or hidden else asked
     occasion = core.final_occasion(v)
     text = "" if ref else core.instruction(occasion, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.

@@ -53,6 +53,7 @@ class Call(Decision, frozen=True, tag="call"):
     ``forbid``), and ``instruction`` (or the content ``instruction_ref``) is its last user message, never stored.
     ``notices`` are transient too. ``max_output`` is the largest output in tokens that the pools leave, if they do.
     ``deadline``: cut the attempt then (ms). ``retract``: text shown for that ``call.attempt`` is taken back.
+    ``hidden``: tools that are not declared, because an open breaker hides them.
     """
 
     n: int
@@ -70,6 +71,7 @@ class Call(Decision, frozen=True, tag="call"):
     notices: tuple[str, ...] = ()
     why: str = ""
     retract: str = ""
+    hidden: tuple[str, ...] = ()
 
 
 class Retry(Decision, frozen=True, tag="retry"):

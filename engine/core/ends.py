@@ -6,9 +6,9 @@ from msgspec import structs
 
 from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
-from engine.core.events import Cancelled, Tick, UsageReported
+from engine.core.events import Cancelled, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
+from engine.core.state import ASKED, ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -20,6 +20,8 @@ _STATUS = {
 """Status and reason where the rule's word alone does not say them; every other word is the reason of a failure."""
 
 Result = tuple[State, AnyDecision]
+
+_UNSTARTED = (WAITING, ASKED)
 
 
 def end(
@@ -79,12 +81,12 @@ def stop(
     """Something is in flight: cancel it, close what never started, and remember how the run will end."""
     n, until = s.n + 1, at + DEFAULT_GRACE_MS
     outcome = _outcome(core, s, at, v, rule, ref, "", cause)
-    calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status == WAITING else c for c in s.round)
+    calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status in _UNSTARTED else c for c in s.round)
     after = State(v, at, n, s.call, calls, structs.replace(s.book, outcome=outcome, until=until))
-    close = tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status == WAITING)
+    close = tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status in _UNSTARTED)
     decision = _stop_decision(after, n, close, rule.origin, notes)
     if not decision.cancel and not decision.cancel_call:
-        return _stopped(core, after, at, decision.close)
+        return stopped(core, after, at, decision.close)
     return after, decision
 
 
@@ -99,10 +101,11 @@ def ended_in_flight(core: Core, s: State, at: int, calls: tuple[RoundCall, ...])
     after = structs.replace(s, at=at, round=calls)
     if any(c.status == STARTED for c in calls):
         return after, Wait(s.book.until)
-    return _stopped(core, after, at)
+    return stopped(core, after, at)
 
 
-def _stopped(core: Core, s: State, at: int, close: tuple[Reply, ...] = ()) -> Result:
+def stopped(core: Core, s: State, at: int, close: tuple[Reply, ...] = ()) -> Result:
+    """Nothing is in flight any more: the run ends as it was to end."""
     v, rule = core.react.stopped(s.vars)
     return end(core, s, at, v, rule, close=close)
 
@@ -113,21 +116,6 @@ def sticky(core: Core, s: State) -> Result:
     if s.vars[PHASE] == Phase.ENDED:
         return s, End(s.n, s.book.outcome, (), s.book.outcome.because)
     return s, _stop_decision(s, s.n, (), s.book.outcome.because)
-
-
-def tick(core: Core, s: State, e: Tick) -> Result:
-    """Time has passed: a deadline, or the end of the grace."""
-    phase = s.vars[PHASE]
-    if phase == Phase.STOPPING:
-        if e.at < s.book.until:
-            return structs.replace(s, at=e.at), Wait(s.book.until)
-        close = tuple(closing(i, c, "cancelled") for i, c in enumerate(s.round) if c.status == STARTED)
-        return _stopped(core, s, e.at, close)
-    if phase == Phase.ENDED:
-        return s, Wait(NO_TIME)
-    if phase == Phase.NEW:
-        return s, Illegal(illegal_phase(s, "tick"))
-    return passed(core, s, e.at)
 
 
 def passed(core: Core, s: State, at: int) -> Result:
@@ -189,4 +177,10 @@ def wake_at(s: State) -> int:
     phase = s.vars[PHASE]
     if phase == Phase.STOPPING:
         return s.book.until
-    return NO_TIME if phase in (Phase.NEW, Phase.ENDED) else s.book.run.deadline
+    if phase in (Phase.NEW, Phase.ENDED):
+        return NO_TIME
+    nearest = s.book.run.deadline
+    for call in s.round:
+        if call.status == ASKED and call.deadline < nearest:
+            nearest = call.deadline
+    return nearest

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from engine.core.core import PHASE, Core, illegal_phase
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
-from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
-from engine.core.events import ApprovalGiven, ToolEnded, ToolRequested
+from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, stopped, wake_at
+from engine.core.events import ApprovalGiven, Tick, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase
 from engine.core.rounds import breaker_text, refusal, round_number, tool_deadline
 from engine.core.state import ASKED, ENDED, NO_TIME, REPLIED, STARTED, WAITING, Failure, RoundCall, State
@@ -187,12 +187,23 @@ def _uncounted(core: Core, s: State, call: RoundCall) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def asked_too_long(core: Core, s: State, at: int) -> Result | None:
-    """The first call whose time to be answered is over is refused."""
-    for call in s.round:
-        if call.status == ASKED and at >= call.deadline:
-            return approval_given(core, s, ApprovalGiven(at, call.id, "expired"))
-    return None
+def tick(core: Core, s: State, e: Tick) -> Result:
+    """Time has passed: a deadline, the time a person had to answer, or the end of the grace."""
+    phase = s.vars[PHASE]
+    if phase == Phase.STOPPING:
+        if e.at < s.book.until:
+            return structs.replace(s, at=e.at), Wait(s.book.until)
+        close = tuple(closing(i, c, "cancelled") for i, c in enumerate(s.round) if c.status == STARTED)
+        return stopped(core, s, e.at, close)
+    if phase == Phase.ENDED:
+        return s, Wait(NO_TIME)
+    if phase == Phase.NEW:
+        return s, Illegal(illegal_phase(s, "tick"))
+    if e.at < s.book.run.deadline:
+        for call in s.round:
+            if call.status == ASKED and e.at >= call.deadline:
+                return approval_given(core, s, ApprovalGiven(e.at, call.id, "expired"))
+    return passed(core, s, e.at)
 
 
 def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes: tuple[Note, ...] = ()) -> Result:
@@ -243,6 +254,3 @@ def _find(calls: tuple[RoundCall, ...], id: str) -> int:
         if call.id == id:
             return i
     return -1
-
-
-__all__ = ["approval_given", "asked_too_long", "illegal_phase", "tool_ended", "tool_requested"]

@@ -142,7 +142,10 @@ def _remembered(core: Core) -> dict[str, str]:
     """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
     if not (core.switching.switches or core.policy.breakers):
         return {"SWITCHED": "", "SPENT": "book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)"}
-    return {"SWITCHED": "or book.client\nor book.exchange", "SPENT": "book = replace(book, spent=spent)"}
+    return {
+        "SWITCHED": "or book.client\nor book.exchange\nor book.breakers",
+        "SPENT": "book = replace(book, spent=spent)",
+    }
 
 
 def _if_any(alternatives: str) -> str:

@@ -53,7 +53,7 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     ToolEnded: executions.tool_ended,
     ApprovalGiven: executions.approval_given,
     UsageReported: ends.usage_reported,
-    Tick: ends.tick,
+    Tick: executions.tick,
     Cancelled: ends.cancelled,
 }
 

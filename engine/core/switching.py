@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from engine.core.decisions import Note
 from engine.core.ladders import Fallback, Retry
 from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan, failure_plans
-from engine.core.policy import Policy
+from engine.core.machine.plan import origin_of
+from engine.core.policy import Policy, Threshold
 from engine.core.state import NO_TIME, Book, CallState, ClientInfo, Failure
 from engine.core.vocabulary import REASONS
 
@@ -93,6 +95,20 @@ def switched(book: Book, step: Fallback, call: CallState, to: ClientInfo, at: in
         return structs.replace(book, exchange=exchange, client=to.name, client_until=at + (step.ms or 0))
     had = book.switched or (call.client,)
     return structs.replace(book, exchange=exchange, client=to.name, client_until=NO_TIME, switched=(*had, to.name))
+
+
+def use(book: Book, threshold: Threshold, bit: int) -> tuple[Book, Note]:
+    """The book once a threshold has sent later calls to its client, and what to tell about it."""
+    name, because = (
+        threshold.client or "",
+        origin_of(threshold.origin, f"at {threshold.percent}% of {threshold.resource}"),
+    )
+    told = book.told | 1 << bit
+    if all(client.name != name for client in book.run.clients):
+        note = Note("skipped", f"the host has no client named {name}", threshold.resource, because=because)
+        return structs.replace(book, told=told), note
+    note = Note("switched", f"calls go to {name} from now on", threshold.resource, because=because)
+    return structs.replace(book, told=told, client=name, client_until=NO_TIME), note
 
 
 def in_force(book: Book, client: str, at: int) -> ClientInfo | None:

@@ -65,6 +65,8 @@ def resolved(c: Context) -> tuple[Rule, ...]:
         asked = Eq(Var("asked"), Lit(c.text_asked))
         rules.append(Rule("resolved.text", asked, (ready, settled), Effect("refuse"), c.mode_origin))
     for failure in c.failures:
+        if not any(isinstance(step, Consult) for _, step in failure.steps()):
+            continue
         asked = Eq(Var("asked"), Lit(c.consult_asked(failure)))
         back, effect = to(Phase.CALLING, settled), Effect("again", word="consulted", ladder=failure.index)
         rules.append(Rule(f"resolved.consulted.{failure.index}", asked, back, effect, failure.origin))
