@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 DEFAULT_RETRY_MS = (1_000, 30_000)
 """The shortest and the longest wait before a further attempt, where the policy states none."""
@@ -33,13 +40,23 @@ class Origin(Part):
         return f"{self.file}:{self.line}"
 
 
-class Stop(Part):
+class LadderStep(Part):
+    """A step names itself in ``do``, also where defaults are left out of the JSON."""
+
+    do: str
+
+    @model_serializer(mode="wrap")
+    def _named(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"do": self.do, **write(self)}
+
+
+class Stop(LadderStep):
     """The run ends ``incomplete``, naming the limit."""
 
     do: Literal["stop"] = "stop"
 
 
-class Finalize(Part):
+class Finalize(LadderStep):
     """One last tool-free call: with ``text``, with what the host's resolver ``using`` returns, or the default."""
 
     do: Literal["finalize"] = "finalize"
@@ -55,21 +72,21 @@ class Finalize(Part):
         return self
 
 
-class Extend(Part):
+class Extend(LadderStep):
     """``by`` more, once in the life of the limit's scope, capped at the original maximum."""
 
     do: Literal["extend"] = "extend"
     by: Positive
 
 
-class Consult(Part):
+class Consult(LadderStep):
     """The host's function ``name`` chooses one of the later steps; if it fails or names none of them, the next."""
 
     do: Literal["consult"] = "consult"
     name: Name
 
 
-class Retry(Part):
+class Retry(LadderStep):
     """At most ``times`` further attempts of the call, after growing waits between ``least`` and ``most`` (ms)."""
 
     do: Literal["retry"] = "retry"
@@ -85,7 +102,7 @@ class Retry(Part):
         return self
 
 
-class Fallback(Part):
+class Fallback(LadderStep):
     """The next client of the chain that was not used yet, for the rest of the run, this exchange, or ``ms``."""
 
     do: Literal["fallback"] = "fallback"

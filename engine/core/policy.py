@@ -281,27 +281,32 @@ class Policy(Part):
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The meaning alone: no name, origins or locks, independent statements in one fixed order.
+        """The meaning alone: no name, origins or locks, no defaults, independent statements in one fixed order.
 
-        Two policies that decide every run alike by construction have equal canonical forms.
+        Two policies that decide every run alike by construction have equal canonical forms; what the language learns
+        later leaves those of older policies as they are.
         """
-        data: dict[str, Any] = _strip(self.model_dump(mode="json"))
+        data: dict[str, Any] = _strip(self.model_dump(mode="json", exclude_defaults=True))
         del data["name"]
-        for limit in data["limits"]:
-            del limit["locked"]
-            while limit["then"] and limit["then"][-1] == {"do": "stop"}:
+        for limit in data.get("limits", ()):
+            limit.pop("locked", None)
+            while limit.get("then") and limit["then"][-1] == {"do": "stop"}:
                 limit["then"].pop()
-        data["finalization"]["prefer"] = list(self.finalization.order)
-        data["failures"] = [
-            {"reason": reason, "then": rule["then"]} for rule in data["failures"] for reason in rule["reasons"]
-        ]
+            if not limit.get("then"):
+                limit.pop("then", None)
+        data["prefer"] = list(self.finalization.order)
+        data.get("finalization", {}).pop("prefer", None)
+        rules = data.get("failures", ())
+        failures = [{"reason": reason, "then": rule["then"]} for rule in rules for reason in rule["reasons"]]
         # How many files there are between two rules means nothing; only which rules share one does.
-        files = sorted({rule["base"] for rule in data["tools"]})
-        for rule in data["tools"]:
-            rule["base"] = files.index(rule["base"])
+        files = sorted({rule.base for rule in self.tools})
+        for rule in data.get("tools", ()):
+            rule["base"] = files.index(rule.get("base", 0))
+        data |= {"failures": failures} if failures else {}
         for key in ("limits", "thresholds", "failures", "breakers", "tools", "prices"):
-            data[key].sort(key=_dumps)
-        return data
+            if key in data:
+                data[key].sort(key=_dumps)
+        return {key: value for key, value in data.items() if value}
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the canonical form and the core's semantics version."""
