@@ -138,11 +138,15 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
 
 
 class ApprovalGiven(Event, frozen=True, tag="approval_given"):
-    """A person has answered about a tool call, or the time to do so is over. ``args``: the key of edited arguments."""
+    """A person has answered about a tool call, or the time to do so is over, or nobody is there to ask.
+
+    ``args`` is the key of edited arguments, ``ref`` names the content that holds them.
+    """
 
     id: str
-    answer: Literal["granted", "refused", "expired"] = "granted"
+    answer: Literal["granted", "refused", "expired", "nobody"] = "granted"
     args: str | None = None
+    ref: str = ""
 
 
 class UsageReported(Event, frozen=True, tag="usage_reported"):

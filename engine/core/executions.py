@@ -151,7 +151,7 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     if e.args is not None:
         call = structs.replace(call, args=e.args)
     if e.answer != "granted":
-        return _withheld(core, s, e.at, found, call, "refused" if e.answer == "refused" else "expired")
+        return _withheld(core, s, e.at, found, call, e.answer)
     facts = core.tools.facts(call.tool)
     matching = tuple(i for i in facts.breakers if i not in call.probes)
     if core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)[0]:

@@ -319,6 +319,10 @@ class Policy(Part):
             names.add(step.using if isinstance(step, Finalize) else step.name if isinstance(step, Consult) else None)
         return tuple(sorted(name for name in names if name))
 
+    def consultants(self) -> frozenset[str]:
+        """Names of the host's functions that choose a step."""
+        return frozenset(step.name for step in self._steps() if isinstance(step, Consult))
+
     def clients(self) -> tuple[str, ...]:
         """Names of the clients that the policy may switch to, sorted."""
         chains = [step.clients for step in self._steps() if isinstance(step, Fallback)]

@@ -114,6 +114,7 @@ REFUSALS: Final[dict[str, str]] = {
     "breaker": "The tool `{tool}` keeps failing and is switched off for now. Go on without it.",
     "refused": "A person did not allow this call of `{tool}`.",
     "expired": "Nobody allowed this call of `{tool}` in time.",
+    "nobody": "The tool `{tool}` runs only if a person allows it, and nobody can be asked in this run.",
     "stopped": "This call was not executed: the run has ended.",
     "cancelled": "This call was cancelled before it finished.",
     "timed_out": "This call took longer than it was allowed to and was cancelled.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any, Literal, get_args
 
 from msgspec import structs
@@ -24,6 +23,7 @@ from engine.run.cancellation import from_outside
 from engine.run.effects import ModelCall
 from engine.run.hooks import CallContext, HookError, Rules
 from engine.run.host import MOST_TOOL_CALLS, Host
+from engine.run.jitter import unit
 from engine.run.results import brief, clean, described
 from engine.run.tools import ArgumentError
 
@@ -81,14 +81,13 @@ class Attempt:
         content = Message("assistant", clean(shown or text), opaque={"error": clean(message)} if message else None)
         if usage is None and content.text and self.request is not None:
             usage, estimated = sizes.guessed(self.request, content), True
-        unit = int.from_bytes(sha256(f"{self.run}:{decision.n}".encode()).digest()[:4], "big") % 1000
         return ModelFailed(
             at=self.now(),
             call=decision.call,
             attempt=decision.attempt,
             reason=reason if reason in REASONS else "unknown",
             retry_after=retry_after,
-            jitter=unit,
+            jitter=unit(self.run, decision.n),
             partial=partial,
             usage=usage,
             estimated=estimated,
@@ -147,13 +146,14 @@ async def _request(
         messages=messages,
         tools=host.declarations,
         tool_choice=host.tool_choice,
-        max_output=host.max_output,
+        max_output=host.largest_output(decision.client),
         stream=attempt.show is not None,
         settings=dict(host.settings) if host.settings else {},
     )
     rules = Rules(decision, instruction)
     if not host.hooks.shapes_requests:
-        return rules.enforce(request) if decision.final or decision.max_output is not None else request
+        ruled = decision.final or decision.hidden or decision.max_output is not None
+        return rules.enforce(request) if ruled else request
     return await host.hooks.prepare(request, rules, _context(attempt))
 
 

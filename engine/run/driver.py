@@ -13,6 +13,7 @@ from engine.core.policy import Policy
 from engine.core.state import Used
 from engine.core.step import Compiled, compile
 from engine.run import sizes
+from engine.run.approvals import Approver
 from engine.run.contents import Contents
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
@@ -21,10 +22,11 @@ from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
 from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive
+from engine.run.narrator import Narrator
 from engine.run.records import HostRecord, record_of, recorded_spec
 from engine.run.resolvers import Resolver
 from engine.run.result import RunResult, result_of
-from engine.run.streaming import Narrator, RunBegan, RunEnded, Stream
+from engine.run.streaming import RunBegan, RunEnded, Stream
 from engine.run.sync import Background
 from engine.run.threads import counts_threads, total, used_by
 from engine.run.timers import Clock, system_clock
@@ -41,9 +43,11 @@ class Driver:
 
     ``clients``: one client, several (the first is used unless the policy switches), or by the names the policy uses.
     ``tools``: functions or ``Tool``. ``system``: the system message. ``resolvers``: the host's functions that the
-    policy names, each given ``resolver_timeout`` seconds. ``journal``: a store; without one a run cannot be resumed,
-    and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output`` (tokens)
-    go into every request. Hooks: see ``engine.run.hooks``.
+    policy names, each given ``resolver_timeout`` seconds. ``approver``: asked where the policy says ``ask``; without
+    one such calls are refused at once. ``allow_missing_clients``: clients that the policy names and this driver lacks
+    are skipped, with a note, instead of being an error here. ``journal``: a store; without one a run cannot be
+    resumed, and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output``
+    (tokens) go into every request; a client's own ``max_output`` goes before. Hooks: see ``engine.run.hooks``.
     """
 
     def __init__(
@@ -55,6 +59,8 @@ class Driver:
         system: str | None = None,
         resolvers: Mapping[str, Resolver] | None = None,
         resolver_timeout: float = DEFAULT_RESOLVER_TIMEOUT_MS / 1000,
+        approver: Approver | None = None,
+        allow_missing_clients: bool = False,
         journal: Store | None = None,
         settings: Mapping[str, Any] | None = None,
         tool_choice: str = "auto",
@@ -70,8 +76,12 @@ class Driver:
         self.system = system
         self.journal = journal
         self._clock = clock
+        policy = self.compiled.policy
+        named = by_name(clients)
+        if not allow_missing_clients:
+            _all_there(policy, named)
         self._host = Host(
-            clients=by_name(clients),
+            clients=named,
             tools=toolbox(tools),
             hooks=Hooks(request_processors, before_model, after_model, before_tool, after_tool),
             resolvers=dict(resolvers or {}),
@@ -79,7 +89,10 @@ class Driver:
             settings=dict(settings or {}),
             tool_choice=tool_choice,
             max_output=max_output,
+            consultants=policy.consultants(),
+            approver=approver,
         )
+        self._infos = self._host.infos() if policy.clients() else ()
         amounts = self.compiled.core.amounts
         self._overhead = sizes.declared(self._host.declarations) if amounts.metered else None
         self._per_thread = counts_threads(self.compiled.policy)
@@ -124,8 +137,9 @@ class Driver:
             thread=thread,
             fingerprint=self.compiled.fingerprint,
             thread_used=self._enter(thread),
-            max_output=self._host.max_output,
+            max_output=self._host.largest_output(client),
             overhead=self._overhead,
+            clients=self._infos,
         )
         try:
             store.begin(record_of(spec, self._policy_json, HostRecord.of(self._host, spec)))
@@ -243,6 +257,18 @@ class Driver:
             self._left(spec.thread, used)
             if told is not None:
                 told.finish()
+
+
+def _all_there(policy: Policy, clients: Mapping[str, Client]) -> None:
+    """Raises ``RunError`` if the policy names a client that is not there."""
+    missing = [name for name in policy.clients() if name not in clients]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        have = ", ".join(f"`{name}`" for name in clients)
+        raise RunError(
+            f"policy `{policy.name}` names {'the client' if len(missing) == 1 else 'clients'} {names}, which this "
+            f"driver does not have (it has {have}): pass it in `clients`, or `allow_missing_clients=True` to skip it"
+        )
 
 
 def _needs_loop(name: str) -> None:

@@ -1,7 +1,7 @@
 """What an environment offers to the loop: the ``Effects`` protocol, and the records that name an effect.
 
 An effect is something the world does for a run: one attempt at a model, one tool execution, one
-question to a host's function. The loop starts effects and learns of their ends as events; where and
+question to a host's function or to a person. The loop starts effects and learns of their ends as events; where and
 how they are carried out (tasks of this process, a durable engine) it does not know.
 """
 
@@ -12,10 +12,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from engine.core.decisions import AnyDecision, Call, Execute, Resolve
-from engine.core.events import AnyEvent, ModelFailed, ModelReplied, Resolved, ToolEnded
+from engine.core.decisions import AnyDecision, Ask, Call, Execute, Resolve
+from engine.core.events import AnyEvent, ApprovalGiven, ModelFailed, ModelReplied, Resolved, ToolEnded
 from engine.core.messages import Message, ToolCall
-from engine.core.state import Outcome, State, Used
+from engine.core.state import ClientInfo, Outcome, State, Used
 from engine.core.transcript import Transcript
 
 Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
@@ -31,6 +31,7 @@ class RunSpec(Struct, frozen=True):
 
     ``messages`` names the opening messages in the content store. ``overhead`` is how many characters every
     request carries besides its messages (the tools' declarations); ``None``: no limit wants a request's size.
+    ``clients`` are those the policy may switch to, and the host's own.
     """
 
     run: str
@@ -46,6 +47,7 @@ class RunSpec(Struct, frozen=True):
     thread_used: Used | None = None
     max_output: int | None = None
     overhead: int | None = None
+    clients: tuple[ClientInfo, ...] = ()
 
 
 class ModelCall(Struct, frozen=True, gc=False):
@@ -62,7 +64,7 @@ class ModelCall(Struct, frozen=True, gc=False):
 
 
 class ToolRun(Struct, frozen=True, gc=False):
-    """One execution of a tool."""
+    """One execution of a tool. It starts at the decision's ``not_before`` (ms), if that is still to come."""
 
     key: str
     decision: Execute
@@ -71,14 +73,23 @@ class ToolRun(Struct, frozen=True, gc=False):
 
 
 class ResolverRun(Struct, frozen=True, gc=False):
-    """One question to a host's function."""
+    """One question to a host's function. ``failure`` is the failed attempt it is consulted about, if it is."""
 
     key: str
     decision: Resolve
     transcript: Transcript
+    failure: ModelFailed | None = None
 
 
-Effect = ModelCall | ToolRun | ResolverRun
+class Approval(Struct, frozen=True, gc=False):
+    """One question to a person: may this tool call run?"""
+
+    key: str
+    decision: Ask
+    call: ToolCall
+
+
+Effect = ModelCall | ToolRun | ResolverRun | Approval
 
 
 def model_key(call: str, attempt: int) -> str:
@@ -96,6 +107,11 @@ def resolver_key(name: str) -> str:
     return f"resolver:{name}"
 
 
+def approval_key(id: str) -> str:
+    """Key of the question whether a tool call may run."""
+    return f"ask:{id}"
+
+
 def settles(event: AnyEvent) -> str:
     """The key of the effect whose end this event reports; empty for any other event."""
     if isinstance(event, ModelReplied | ModelFailed):
@@ -104,6 +120,8 @@ def settles(event: AnyEvent) -> str:
         return tool_key(event.id)
     if isinstance(event, Resolved):
         return resolver_key(event.name)
+    if isinstance(event, ApprovalGiven):
+        return approval_key(event.id)
     return ""
 
 
@@ -147,6 +165,10 @@ class Effects(Protocol):
 
     def cancel(self, keys: Iterable[str]) -> None:
         """Ask these effects to end. Their ends are reported as usual."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """End this effect, if it is going on; nobody wants to know how it ends."""
         ...
 
     def put(self, content: Message) -> str:

@@ -7,10 +7,7 @@ end by itself, and its late end reaches nobody.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
-import threading
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -22,8 +19,13 @@ from engine.run.cancellation import from_outside
 from engine.run.effects import ToolRun
 from engine.run.hooks import HookError, ToolInvocation
 from engine.run.host import Host
+from engine.run.jitter import unit
 from engine.run.results import ResultError, ToolResult, brief, failure, to_result
+from engine.run.threaded import in_thread
 from engine.run.tools import ArgumentError, Tool, ToolContext
+
+RETRIED = ("failed", "timed_out")
+"""How an execution ends that a policy may try again."""
 
 
 class Execution:
@@ -55,6 +57,7 @@ class Execution:
             result=sha256(result.text.encode("utf-8", "replace")).hexdigest(),
             ends=result.ends,
             ref=self.put(content),
+            jitter=unit(self.context.run, f"{decision.id}.{decision.attempt}") if result.status in RETRIED else 0,
         )
 
     def cut(self, status: str) -> ToolEnded:
@@ -122,38 +125,8 @@ async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -
 
 
 async def _in_thread(execution: Execution, work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a thread of its own.
-
-    No pool: a tool that blocks for ever would take a worker from all others, and a pool's threads keep the
-    process alive at its exit. A daemon thread does neither.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(error: BaseException | None, value: Any) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(value)
-        elif isinstance(error, StopIteration | KeyboardInterrupt):  # neither may pass through a future
-            done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
-        else:
-            done.set_exception(error)
-
-    def target() -> None:
-        error: BaseException | None = None
-        value = None
-        try:
-            value = context.run(work)
-        except BaseException as exc:  # delivered to the run, where it becomes a result
-            error = exc
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, error, value)
-
     execution.in_thread = True
-    threading.Thread(target=target, name=f"tool {execution.context.name}", daemon=True).start()
     try:
-        return await done
+        return await in_thread(work, f"tool {execution.context.name}")
     finally:
         execution.in_thread = False

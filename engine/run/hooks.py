@@ -138,11 +138,12 @@ async def _run(hook: Callable[..., Any], kind: str, allowed: tuple[type, ...], *
 class Rules:
     """What a decision says of the request, whatever a hook has done to it. Enforcing twice changes nothing."""
 
-    __slots__ = ("_final", "_instruction", "_max_output", "_placed", "_strip")
+    __slots__ = ("_final", "_hidden", "_instruction", "_max_output", "_placed", "_strip")
 
     def __init__(self, decision: Call, instruction: Message | None) -> None:
         self._final = decision.final
         self._strip = decision.tools != "forbid"
+        self._hidden = decision.hidden
         self._max_output = decision.max_output
         self._instruction = instruction
         self._placed = False
@@ -151,6 +152,8 @@ class Rules:
         largest = self._max_output
         if largest is not None and (request.max_output is None or request.max_output > largest):
             request = structs.replace(request, max_output=largest)
+        if self._hidden:
+            request = _without_tools(request, self._hidden)
         if not self._final:
             return request
         return structs.replace(
@@ -170,6 +173,13 @@ class Rules:
             return messages  # a hook has made the messages anew
         # By identity: a genuine message of the user may have the same words.
         return (*(m for m in messages if m is not instruction), instruction)
+
+
+def _without_tools(request: Request, hidden: tuple[str, ...]) -> Request:
+    """The request without these tools, and without forcing one of them (or any, if none is left)."""
+    tools = tuple(tool for tool in request.tools if tool.name not in hidden)
+    forced_away = request.tool_choice in hidden or (not tools and request.tool_choice == "required")
+    return structs.replace(request, tools=tools, tool_choice="auto" if forced_away else request.tool_choice)
 
 
 _TOOL_CONTROL: Final = frozenset(

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.clients.base import Client
 from engine.core.messages import ToolSpec
+from engine.core.state import ClientInfo
 from engine.run.hooks import Hooks
 from engine.run.tools import Tool
 
@@ -18,7 +19,10 @@ MOST_TOOL_CALLS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """See the module. ``settings`` and ``tool_choice`` go into every request, ``max_output`` is in tokens."""
+    """See the module. ``settings`` and ``tool_choice`` go into every request, ``max_output`` is in tokens.
+
+    ``consultants`` are the resolvers that choose a step; ``approver`` is asked where the policy says ``ask``.
+    """
 
     clients: Mapping[str, Client]
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -29,7 +33,18 @@ class Host:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tool_choice: str = "auto"
     max_output: int | None = None
+    consultants: frozenset[str] = frozenset()
+    approver: Callable[..., Any] | None = None
     declarations: tuple[ToolSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "declarations", tuple(tool.spec for tool in self.tools.values()))
+
+    def largest_output(self, client: str) -> int | None:
+        """The largest output to ask a client for (tokens): its own, or else the host's for all."""
+        own = getattr(self.clients.get(client), "max_output", None)
+        return own if isinstance(own, int) else self.max_output
+
+    def infos(self) -> tuple[ClientInfo, ...]:
+        """The clients as the core knows them, the primary first."""
+        return tuple(ClientInfo(n, client.model, self.largest_output(n)) for n, client in self.clients.items())

@@ -16,13 +16,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Note, Resolve, digest
+from engine.core.decisions import AnyDecision, Ask, Note, Resolve, digest
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, State
 from engine.core.transcript import Transcript, messages
-from engine.run import calls, executions, resolvers
+from engine.run import approvals, calls, executions, resolvers
 from engine.run.contents import Contents
-from engine.run.effects import Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
+from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.result import RunResult
@@ -149,6 +149,12 @@ class LocalEffects:
             if flight.task is not None:
                 flight.task.cancel()
 
+    def forget(self, key: str) -> None:
+        self._dead.pop(key, None)
+        flight = self._flights.pop(key, None)
+        if flight is not None:
+            self._abandon(flight)
+
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         listener = self._listener
         if self._recorded:
@@ -191,26 +197,32 @@ class LocalEffects:
     # Effects.
 
     def _launch(self, effect: Effect) -> None:
-        if self._listener is not None:
-            self._listener.started(effect)
         work: calls.Attempt | executions.Execution | None = None
-        deadline = effect.decision.deadline
+        deadline = NO_TIME
         if isinstance(effect, ModelCall):
-            work = self._attempt(effect)
+            work, deadline = self._attempt(effect), effect.decision.deadline
         elif isinstance(effect, ToolRun):
-            work = executions.Execution(effect, self._spec.run, self._clock, self.put)
-        else:
-            deadline = min(deadline, self._clock() + self._host.resolver_timeout)
+            work, deadline = self._execution(effect), effect.decision.deadline
+        elif isinstance(effect, ResolverRun):
+            deadline = min(effect.decision.deadline, self._clock() + self._host.resolver_timeout)
+        elif self._host.approver is None:
+            self.inbox.post(e.ApprovalGiven(self._clock(), effect.decision.id, "nobody"))
+            return
+        waits = isinstance(effect, ToolRun) and effect.decision.not_before > self._clock()
+        if self._listener is not None and not waits:
+            self._listener.started(effect)
         flight = _Flight(effect, work, deadline)
         self._flights[effect.key] = flight
         # Effects are started from within one another's ends: each gets the context of the run, not of the last one.
-        flight.task = self._loop.create_task(self._fly(flight), context=self._context.copy())
+        flight.task = self._loop.create_task(self._fly(flight, waits), context=self._context.copy())
         self._alarm.set(deadline)
 
-    async def _fly(self, flight: _Flight) -> None:
+    async def _fly(self, flight: _Flight, waits: bool) -> None:
         flight.begun = True
         key = flight.effect.key
         try:
+            if waits:
+                await self._not_before(flight.effect)
             event = await self._perform(flight.effect, flight.work)
         except asyncio.CancelledError:
             if self._flights.get(key) is not flight:
@@ -227,6 +239,14 @@ class LocalEffects:
             del self._flights[key]
             self.inbox.post(event)
 
+    async def _not_before(self, effect: Effect) -> None:
+        """Wait until a further execution is due; it has its deadline, and can be cancelled, meanwhile."""
+        assert isinstance(effect, ToolRun)
+        while (left := effect.decision.not_before - self._clock()) > 0:
+            await asyncio.sleep(left / 1000)
+        if self._listener is not None:
+            self._listener.started(effect)
+
     def _perform(
         self, effect: Effect, work: calls.Attempt | executions.Execution | None
     ) -> Coroutine[Any, Any, e.AnyEvent]:
@@ -235,6 +255,8 @@ class LocalEffects:
         if isinstance(work, executions.Execution):
             arguments = self._prepared.pop(work.context.id, None)
             return executions.run_tool(self._host, work, arguments)
+        if isinstance(effect, Approval):
+            return self._approve(effect)
         assert isinstance(effect, ResolverRun)
         return self._ask(effect)
 
@@ -255,6 +277,8 @@ class LocalEffects:
             timed_out = status == "timed_out"
             return work.failed("timeout" if timed_out else "aborted", "no answer in time" if timed_out else "cancelled")
         decision = flight.effect.decision
+        if isinstance(decision, Ask):
+            return e.ApprovalGiven(self._clock(), decision.id, "refused")
         name = decision.name if isinstance(decision, Resolve) else ""
         if status == "timed_out":
             self._note(Note("warn", f"resolver `{name}` did not answer in time"))
@@ -285,14 +309,35 @@ class LocalEffects:
     async def _ask(self, effect: ResolverRun) -> e.AnyEvent:
         decision, spec = effect.decision, self._spec
         said: Sequence[Message] = self.conversation(effect.transcript)
+        failure = effect.failure
+        content = self.get(failure.ref) if failure and failure.ref else None
         context = resolvers.ResolverContext(
-            spec.run, spec.thread, decision.resource, decision.used, decision.maximum, said
+            spec.run,
+            spec.thread,
+            decision.resource,
+            decision.used,
+            decision.maximum,
+            said,
+            failure.reason if failure else "",
+            ((content.opaque or {}).get("error") or "") if content else "",
         )
-        resolver = self._host.resolvers.get(decision.name)
-        event, problem = await resolvers.ask(resolver, decision, context, self._clock, self.put)
+        resolver, consults = self._host.resolvers.get(decision.name), decision.name in self._host.consultants
+        event, problem = await resolvers.ask(resolver, decision, context, self._clock, self.put, consults)
         if problem:
             self._note(Note("warn", problem))
         return event
+
+    async def _approve(self, effect: Approval) -> e.AnyEvent:
+        spec = self._spec
+        event, problem = await approvals.ask(
+            self._host, effect, spec.run, spec.thread, self._clock, self.put, self._prepared
+        )
+        if problem:
+            self._note(Note("warn", problem, because=effect.decision.because))
+        return event
+
+    def _execution(self, effect: ToolRun) -> executions.Execution:
+        return executions.Execution(effect, self._spec.run, self._clock, self.put)
 
     def _note(self, note: Note) -> None:
         if self._listener is not None:
@@ -340,6 +385,6 @@ class LocalEffects:
             if key not in self._dead_stopped:
                 self._launch(effect)
             elif isinstance(effect, ToolRun):
-                self.inbox.post(executions.Execution(effect, self._spec.run, self._clock, self.put).cut("cancelled"))
+                self.inbox.post(self._execution(effect).cut("cancelled"))
             elif isinstance(effect, ModelCall):
                 self.inbox.post(self._attempt(effect).failed("aborted", "cancelled"))

@@ -9,8 +9,10 @@ journal once more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from msgspec import structs
 
 from engine.core import decisions as d
 from engine.core import events as e
@@ -19,6 +21,7 @@ from engine.core.state import Outcome, State
 from engine.core.step import wake_at
 from engine.core.transcript import Transcript, messages
 from engine.run.effects import (
+    Approval,
     Effects,
     Finished,
     ModelCall,
@@ -28,6 +31,7 @@ from engine.run.effects import (
     ResolverRun,
     RunSpec,
     ToolRun,
+    approval_key,
     model_key,
     resolver_key,
     tool_key,
@@ -53,7 +57,9 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
         if upcoming is None:
             if turn.outcome is not None:
                 return Finished(turn.outcome, state, turn.transcript)
-            upcoming = turn.arrived(await effects.next(turn.until(wake_at(state))))
+            wake = turn.until(wake_at(state))
+            while upcoming is None:
+                upcoming = turn.arrived(await effects.next(wake))
         elif isinstance(upcoming, e.CallRequested) and effects.should_continue_as_new():
             return Moved(state, turn.position(upcoming.at))
         event = upcoming
@@ -72,6 +78,10 @@ class _Turn:
         self.open: dict[str, ToolCall] = {}
         """The function calls of the last reply, by the ids that events use."""
         self.to_request: deque[str] = deque()
+        self.asked: set[str] = set()
+        """Tool calls that a person is being asked about."""
+        self.failed: e.ModelFailed | None = None
+        """The failure of the last attempt, if it failed."""
         self.retry: d.Retry | None = None
         self.awaited = ""
         """Key of the model attempt or resolver that was started last."""
@@ -96,6 +106,7 @@ class _Turn:
             parent=spec.parent,
             fingerprint=spec.fingerprint,
             thread_used=spec.thread_used,
+            clients=spec.clients,
             refs=spec.messages,
         )
 
@@ -108,18 +119,26 @@ class _Turn:
     def until(self, wake: int) -> int:
         return min(wake, self.retry.not_before) if self.retry is not None else wake
 
-    def arrived(self, event: e.AnyEvent) -> e.AnyEvent:
-        """A timer that rings when a retry is due means that retry."""
+    def arrived(self, event: e.AnyEvent) -> e.AnyEvent | None:
+        """A timer that rings when a retry is due means that retry; an answer nobody waits for means nothing."""
         retry = self.retry
         if retry is not None and isinstance(event, e.Tick) and event.at >= retry.not_before:
             return e.RetryDue(at=event.at, call=retry.call)
+        if isinstance(event, e.ApprovalGiven) and event.id not in self.asked:
+            return None
         return event
 
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:
         """Obey a decision. What the loop itself reports next, ``None`` to wait for the world."""
         self.transcript = self.transcript.apply(event, decision)
-        if isinstance(event, e.ModelReplied) and event.calls:
-            self._opened(event)
+        if isinstance(event, e.ModelReplied):
+            self.failed = None
+            if event.calls:
+                self._opened(event)
+        elif isinstance(event, e.ModelFailed):
+            self.failed = event
+        elif isinstance(event, e.ApprovalGiven):
+            self._answered(event)
         return _OBEY[decision.__class__](self, event.at, decision)
 
     def _opened(self, reply: e.ModelReplied) -> None:
@@ -128,6 +147,19 @@ class _Turn:
         if functions:
             self.rounds += 1
             self.open = functions
+
+    def _answered(self, answer: e.ApprovalGiven) -> None:
+        self.asked.discard(answer.id)
+        if answer.ref:
+            edited = self.effects.get(answer.ref).text
+            self.open[answer.id] = structs.replace(self.open[answer.id], arguments=edited)
+
+    def _not_asked(self, ids: Iterable[str]) -> None:
+        """Nobody needs to answer about these any more: their time is over, or the run's."""
+        for id in list(ids):
+            if id in self.asked:
+                self.asked.discard(id)
+                self.effects.forget(approval_key(id))
 
     def _request(self, at: int) -> e.CallRequested:
         self.calls += 1
@@ -177,9 +209,16 @@ class _Turn:
         return None
 
     def _run_tools(self, at: int, decision: d.RunTools) -> e.AnyEvent | None:
+        if self.asked:
+            self._not_asked(v.id for v in decision.verdicts if isinstance(v, d.Reply))
         if decision.complete:
             return self._request(at)
-        self.to_request.extend(v.id for v in decision.verdicts if isinstance(v, d.Execute))
+        for verdict in decision.verdicts:
+            if isinstance(verdict, d.Execute):
+                self.to_request.append(verdict.id)
+            elif isinstance(verdict, d.Ask):
+                self.asked.add(verdict.id)
+                self.effects.start(Approval(approval_key(verdict.id), verdict, self.open[verdict.id]))
         return self._next_tool(at)
 
     def _execute(self, at: int, decision: d.Execute) -> e.AnyEvent | None:
@@ -194,18 +233,20 @@ class _Turn:
 
     def _resolve(self, at: int, decision: d.Resolve) -> e.AnyEvent | None:
         self.awaited = resolver_key(decision.name)
-        self.effects.start(ResolverRun(self.awaited, decision, self.transcript))
+        self.effects.start(ResolverRun(self.awaited, decision, self.transcript, self.failed))
         return None
 
     def _stop(self, at: int, decision: d.Stop) -> e.AnyEvent | None:
         self.to_request.clear()
         self.retry = None
+        self._not_asked(self.asked)
         # A resolver has no entry of its own in the decision: it is awaited exactly when no tool and no model is.
         self.effects.cancel([self.awaited, *(tool_key(id) for id in decision.cancel)])
         return None
 
     def _end(self, at: int, decision: d.End) -> e.AnyEvent | None:
         self.outcome = decision.outcome
+        self._not_asked(self.asked)
         return None
 
     def _illegal(self, at: int, decision: d.Illegal) -> e.AnyEvent | None:

@@ -79,6 +79,7 @@ def recorded_spec(recorded: Recorded, compiled: Compiled, host: Host) -> RunSpec
         thread_used=began.thread_used,
         max_output=then.max_output,
         overhead=then.overhead,
+        clients=began.clients,
     )
 
 

@@ -1,4 +1,4 @@
-"""The host's named functions that a policy asks for a text, each with a time limit.
+"""The host's named functions that a policy asks for a text, or for the next step, each with a time limit.
 
 Never raises (but for a cancellation): an unknown name, an exception, a value that is no text and a
 timeout are all an answer, and the policy's next step follows.
@@ -20,7 +20,10 @@ from engine.run.results import clean
 
 @dataclass(frozen=True, slots=True)
 class ResolverContext:
-    """Why a text is asked for: the resource whose limit is reached, and the conversation so far."""
+    """Why the function is asked: the resource whose limit is reached, and the conversation so far.
+
+    Where a model call has failed, ``resource`` is ``llm_failure``, ``failure`` its reason, ``error`` what was said.
+    """
 
     run: str
     thread: str | None
@@ -28,10 +31,15 @@ class ResolverContext:
     used: int
     maximum: int
     messages: Sequence[Message]
+    failure: str = ""
+    error: str = ""
 
 
 Resolver = Callable[[ResolverContext], "str | Awaitable[str | None] | None"]
-"""Returns the text; ``None`` or blank text means the default one."""
+"""Returns the text (``None`` or blank: the default one); a consultant the verb of a step, one of ``VERBS``."""
+
+VERBS = ("retry", "fallback", "finalize", "extend", "stop")
+"""What a consultant may choose, of what follows it in its ladder."""
 
 
 async def ask(
@@ -40,10 +48,11 @@ async def ask(
     context: ResolverContext,
     now: Callable[[], int],
     put: Callable[[Message], str],
+    consults: bool = False,
 ) -> tuple[Resolved, str]:
     """The resolver's answer as an event, and in words what was wrong with it (empty if nothing was).
 
-    A synchronous resolver runs on the event loop, so it must be quick.
+    A synchronous resolver runs on the event loop, so it must be quick. ``consults``: it may choose a step.
     """
 
     def answer(status: str, ref: str = "", problem: str = "") -> tuple[Resolved, str]:
@@ -65,6 +74,8 @@ async def ask(
         return answer("failed", problem=f"resolver `{decision.name}` failed: {type(exc).__name__}: {exc}")
     if value is not None and not isinstance(value, str):
         return answer("failed", problem=f"resolver `{decision.name}` returned `{type(value).__name__}`, not a text")
+    if consults and value is not None and value.strip() in VERBS:
+        return Resolved(now(), decision.name, "ok", step=value.strip()), ""
     if value is None or not value.strip():
         return answer("empty")
     return answer("ok", put(Message(role="user", text=clean(value))))

@@ -6,18 +6,12 @@ They are derived from the events and decisions of the core; nothing is decided h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from engine.core import decisions as d
-from engine.core import events as e
-from engine.core.core import Core
-from engine.core.decisions import AnyDecision, Note
-from engine.core.messages import Message, Usage
-from engine.core.state import State
-from engine.core.vocabulary import RESOURCES
-from engine.run.effects import Effect, ModelCall, ToolRun
+from engine.core.decisions import Note
+from engine.core.messages import Usage
 from engine.run.result import RunResult
 
 
@@ -51,7 +45,7 @@ class TextDelta(StreamEvent, frozen=True, tag="text_delta"):
 
 
 class TextRetracted(StreamEvent, frozen=True, tag="text_retracted"):
-    """The attempt failed and the run goes on: forget its text."""
+    """The attempt failed and the run goes on: forget its text. Sent before anything else is shown."""
 
     call: str
     attempt: int
@@ -70,11 +64,54 @@ class CallEnded(StreamEvent, frozen=True, tag="call_ended"):
 
 
 class RetryPlanned(StreamEvent, frozen=True, tag="retry_planned"):
-    """A further attempt of the call follows at ``not_before`` (ms since 1970)."""
+    """A further attempt of the call follows at ``not_before`` (ms since 1970), after ``wait`` (ms).
+
+    It is number ``retry`` of ``of`` that the policy grants for ``reason``; 0 where the call goes on after a pause.
+    """
 
     call: str
     attempt: int
     not_before: int
+    wait: int = 0
+    reason: str = ""
+    retry: int = 0
+    of: int = 0
+    because: str = ""
+
+
+class ToolRetryPlanned(StreamEvent, frozen=True, tag="tool_retry_planned"):
+    """An execution failed with ``text`` and is tried again at ``not_before`` (ms since 1970), after ``wait`` (ms)."""
+
+    id: str
+    name: str
+    attempt: int
+    not_before: int
+    wait: int
+    status: str
+    text: str
+    because: str
+
+
+class ApprovalAsked(StreamEvent, frozen=True, tag="approval_asked"):
+    """A person is asked whether a tool call may run, until ``until`` (ms since 1970)."""
+
+    id: str
+    name: str
+    arguments: str
+    until: int
+    because: str
+
+
+class ApprovalAnswered(StreamEvent, frozen=True, tag="approval_answered"):
+    """The answer: ``granted``, ``refused``, ``expired``, or ``nobody`` where nobody can be asked.
+
+    ``arguments`` are the edited ones, if there are.
+    """
+
+    id: str
+    name: str
+    answer: str
+    arguments: str = ""
 
 
 class ToolStarted(StreamEvent, frozen=True, tag="tool_started"):
@@ -134,6 +171,9 @@ AnyStreamEvent = (
     | TextRetracted
     | CallEnded
     | RetryPlanned
+    | ToolRetryPlanned
+    | ApprovalAsked
+    | ApprovalAnswered
     | ToolStarted
     | ToolFinished
     | ToolRefused
@@ -143,82 +183,28 @@ AnyStreamEvent = (
 )
 
 
-class Narrator:
-    """Turns what happens to a run into stream events and hands them to ``emit``."""
+class ShownText:
+    """What a reader of the stream should show as the model's words: ``show`` each event, read ``text``.
 
-    streams = True
+    The text of one attempt at a time: another attempt, or another client, begins anew.
+    """
 
-    def __init__(self, core: Core, get: Callable[[str], Message], emit: Callable[[AnyStreamEvent], None]) -> None:
-        self._core = core
-        self._get = get
-        self._emit = emit
-        self._names: dict[str, str] = {}
-        self._budgets: dict[int, tuple[int, int]] = {}
+    def __init__(self) -> None:
+        self.text = ""
+        self._of = ("", 0)
 
-    def replayed(self, event: e.AnyEvent, state: State) -> None:
-        """An event of the journal of a run that is being resumed: not told again, only where the budgets stand."""
-        if isinstance(event, e.ModelReplied):
-            self._names.update((p.id, p.name) for p in event.calls)
-        self._stand(state, event.at)
+    def show(self, event: AnyStreamEvent) -> None:
+        if isinstance(event, TextDelta):
+            if (event.call, event.attempt) != self._of:
+                self._begin(event.call, event.attempt)
+            self.text += event.text
+        elif isinstance(event, CallStarted):
+            self._begin(event.call, event.attempt)
+        elif isinstance(event, TextRetracted) and (event.call, event.attempt) == self._of:
+            self.text = ""
 
-    def decided(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
-        self._happened(event, decision)
-        if isinstance(decision, d.RunTools):
-            for verdict in decision.verdicts:
-                if isinstance(verdict, d.Reply):
-                    self._refused(verdict)
-        elif isinstance(decision, d.Reply):
-            self._refused(decision)
-        elif isinstance(decision, d.Retry):
-            self._emit(RetryPlanned(decision.call, decision.attempt, decision.not_before))
-        elif isinstance(decision, d.Stop | d.End):
-            for reply in decision.close:
-                self._refused(reply)
-        for note in decision.notes:
-            self._emit(Noted(note))
-        self._stand(state, event.at)
-
-    def started(self, effect: Effect) -> None:
-        if isinstance(effect, ModelCall):
-            call = effect.decision
-            self._emit(CallStarted(call.call, call.attempt, call.client, call.final, call.why, call.because))
-        elif isinstance(effect, ToolRun):
-            self._emit(ToolStarted(effect.decision.id, effect.call.name, effect.call.arguments))
-
-    def delta(self, effect: ModelCall, text: str) -> None:
-        self._emit(TextDelta(effect.decision.call, effect.decision.attempt, text))
-
-    def noted(self, note: Note) -> None:
-        self._emit(Noted(note))
-
-    def _happened(self, event: e.AnyEvent, decision: AnyDecision) -> None:
-        if isinstance(event, e.ModelReplied):
-            message = self._get(event.ref)
-            self._names.update((p.id, p.name) for p in event.calls)
-            tools = tuple(p.name for p in event.calls)
-            self._emit(CallEnded(event.call, event.attempt, message.text, tools, event.usage))
-        elif isinstance(event, e.ModelFailed):
-            content = self._get(event.ref) if event.ref else Message("assistant")
-            said = (content.opaque or {}).get("error", "")
-            self._emit(CallEnded(event.call, event.attempt, content.text, (), event.usage, event.reason, said))
-            if event.partial == "delivered" and not isinstance(decision, d.End | d.Stop | d.Wait):
-                self._emit(TextRetracted(event.call, event.attempt))
-        elif isinstance(event, e.ToolEnded) and not isinstance(decision, d.Execute):
-            text = self._get(event.ref).text if event.ref else ""
-            self._emit(ToolFinished(event.id, self._names.get(event.id, ""), event.status, text))
-
-    def _refused(self, reply: d.Reply) -> None:
-        text = self._get(reply.ref).text if reply.ref else reply.text
-        self._emit(ToolRefused(reply.id, self._names.get(reply.id, ""), text, reply.why, reply.because))
-
-    def _stand(self, state: State, at: int) -> None:
-        core = self._core
-        for plan in core.plans:
-            used, maximum = core.standing(plan, state.vars, state.book, at)
-            if self._budgets.get(plan.index) != (used, maximum):
-                self._budgets[plan.index] = (used, maximum)
-                unit = RESOURCES[plan.resource].unit
-                self._emit(Budget(plan.limit.id, plan.resource, unit, used, maximum))
+    def _begin(self, call: str, attempt: int) -> None:
+        self.text, self._of = "", (call, attempt)
 
 
 class Stream:
