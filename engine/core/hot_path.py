@@ -142,8 +142,9 @@ def _remembered(core: Core) -> dict[str, str]:
     """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
     if not (core.switching.switches or core.policy.breakers):
         return {"SWITCHED": "", "SPENT": "book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)"}
+    due = f"\nor book.crossed & ~book.told & {core.thresholds.uses}" if core.has_thresholds else ""
     return {
-        "SWITCHED": "or book.client\nor book.exchange\nor book.breakers",
+        "SWITCHED": "or book.client\nor book.exchange\nor book.breakers" + due,
         "SPENT": "book = replace(book, spent=spent)",
     }
 
