@@ -10,7 +10,7 @@ from typing import Any
 from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
-from engine.core.state import Used
+from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled, compile
 from engine.run import sizes
 from engine.run.approvals import Approver
@@ -92,7 +92,8 @@ class Driver:
             consultants=policy.consultants(),
             approver=approver,
         )
-        self._infos = self._host.infos() if policy.clients() else ()
+        switches = named if policy.clients() else {}
+        self._infos = tuple(ClientInfo(n, client.model, self._largest_output(n)) for n, client in switches.items())
         amounts = self.compiled.core.amounts
         self._overhead = sizes.declared(self._host.declarations) if amounts.metered else None
         self._per_thread = counts_threads(self.compiled.policy)
@@ -137,7 +138,7 @@ class Driver:
             thread=thread,
             fingerprint=self.compiled.fingerprint,
             thread_used=self._enter(thread),
-            max_output=self._host.largest_output(client),
+            max_output=self._largest_output(client),
             overhead=self._overhead,
             clients=self._infos,
         )
@@ -196,6 +197,14 @@ class Driver:
             background.close(self.aclose)
 
     # Inside.
+
+    def _largest_output(self, client: str) -> int | None:
+        """The largest output that calls ask for, before the pools cut it; ``None``: whatever the provider gives."""
+        asked = self._host.largest_output(client)
+        bounded = any(pool.resource != "input_tokens" for pool in self.compiled.core.amounts.pools)
+        if asked is not None or not bounded:
+            return asked
+        return getattr(self._host.clients[client], "usual_output", None)
 
     def _sync(self) -> Background:
         if self._background is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from engine.clients.base import Client
 from engine.core.messages import ToolSpec
-from engine.core.state import ClientInfo
 from engine.run.hooks import Hooks
 from engine.run.tools import Tool
 
@@ -44,7 +43,3 @@ class Host:
         """The largest output to ask a client for (tokens): its own, or else the host's for all."""
         own = getattr(self.clients.get(client), "max_output", None)
         return own if isinstance(own, int) else self.max_output
-
-    def infos(self) -> tuple[ClientInfo, ...]:
-        """The clients as the core knows them, the primary first."""
-        return tuple(ClientInfo(n, client.model, self.largest_output(n)) for n, client in self.clients.items())
