@@ -8,7 +8,7 @@ Lark, the first time, to make the parser's tables).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.diagnostics import Diagnostic, Label
@@ -32,24 +32,48 @@ class PolicyError(Exception):
         return full.render(self.diagnostics)
 
 
-def load(path: str | os.PathLike[str], /, *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+def load(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    clients: Iterable[str] | None = None,
+    **params: Any,
+) -> Policy:
     """Load a policy file. Files it extends or imports must lie in ``root`` (default: the file's own directory).
+
+    ``clients`` are the names of the host's clients; with them, a client that nobody has is an error.
 
     ``params`` set the file's ``param``s: integers for counts, ``timedelta`` or text such as ``"5m30s"`` for durations,
     ``Decimal`` or ``"$2.50"`` for money, text for texts, ``"unlimited"`` for no limit. Raises ``PolicyError``.
     """
-    return _policy(*check(path, root=root, params=params))
+    return _policy(*check(path, root=root, params=params, clients=clients))
 
 
-def loads(text: str, /, name: str = "<string>", *, root: str | os.PathLike[str] | None = None, **params: Any) -> Policy:
+def loads(
+    text: str,
+    /,
+    name: str = "<string>",
+    *,
+    root: str | os.PathLike[str] | None = None,
+    clients: Iterable[str] | None = None,
+    **params: Any,
+) -> Policy:
     """``load`` for a text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
-    return _policy(*checks(text, name, root=root, params=params))
+    return _policy(*checks(text, name, root=root, params=params, clients=clients))
 
 
 def check(
-    path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None, params: Mapping[str, Any] | None = None
+    path: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    clients: Iterable[str] | None = None,
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
-    """Every finding of a policy file, in order, and its policy in JSON shape unless one of them is an error."""
+    """Every finding of a policy file, in order, and its policy in JSON shape unless one of them is an error.
+
+    Without ``clients``, the names of the host's clients, every name of a client is taken for granted.
+    """
     from policy_lang.resolve import resolve
     from policy_lang.source import Source, Span, Unreadable, read
 
@@ -60,7 +84,8 @@ def check(
         nowhere = Label(Span(Source(name, ""), 0, 0))
         return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
     place = os.path.realpath(name)
-    return resolve(source, place, _root(root) or os.path.dirname(place), params or {})
+    known = None if clients is None else tuple(clients)
+    return resolve(source, place, _root(root) or os.path.dirname(place), params or {}, known)
 
 
 def checks(
@@ -69,6 +94,7 @@ def checks(
     *,
     root: str | os.PathLike[str] | None = None,
     params: Mapping[str, Any] | None = None,
+    clients: Iterable[str] | None = None,
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
     """``check`` for a text. Other files it asks for are sought in ``root``, and refused without one."""
     from policy_lang.resolve import resolve
@@ -80,7 +106,8 @@ def checks(
         nowhere = Label(Span(Source(name, ""), 0, 0))
         return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
     base = _root(root)
-    return resolve(source, os.path.join(base or "", "<string>"), base, params or {})
+    known = None if clients is None else tuple(clients)
+    return resolve(source, os.path.join(base or "", "<string>"), base, params or {}, known)
 
 
 def _root(root: str | os.PathLike[str] | None) -> str | None:

@@ -10,12 +10,15 @@ import textwrap
 from typing import Final
 
 from engine.core.machine.plan import plans_of
-from engine.core.policy import Origin, Policy, Price, Threshold, ToolRule
+from engine.core.policy import Finalize, Origin, Policy, Price, Threshold, ToolRule
 from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_GRACE_MS, DEFAULT_INSTRUCTION, RESOURCES
-from policy_lang.explain_limits import attempt_wall, finalizes, sentence, unlimited
-from policy_lang.explain_words import NOUNS, amount, ended, quote
+from policy_lang import explain_breakers, explain_failures
+from policy_lang.explain_failures import retries
+from policy_lang.explain_limits import attempt_wall, final_step, finalizes, sentence, unlimited
+from policy_lang.explain_words import NOUNS, amount, ended
 from policy_lang.names import listed
 from policy_lang.quantities import duration_text, money_text
+from policy_lang.texts import quote
 
 WIDTH: Final = 110
 _DEFAULT = "default"
@@ -34,7 +37,9 @@ def explain(policy: Policy) -> str:
     sections = (
         ("Limits", _limits(policy)),
         ("The final call", _final_call(policy)),
-        ("Warnings and notices", [_threshold(t) for t in policy.thresholds]),
+        ("Failed model calls", _failures(policy)),
+        ("Thresholds", [_threshold(t) for t in policy.thresholds]),
+        ("Breakers", _breakers(policy)),
         ("Tools", [(_tool(rule), _place(rule.origin)) for rule in policy.tools]),
         ("Prices", [_price(price) for price in policy.prices]),
         ("Where the policy says nothing", _defaults(policy)),
@@ -85,16 +90,16 @@ def _limits(policy: Policy) -> list[Sentence]:
 def _final_call(policy: Policy) -> list[Sentence]:
     final, place = policy.finalization, _place(policy.finalization.origin)
     told: list[Sentence] = []
-    reasons = {plan.resource for plan in plans_of(policy) if finalizes(plan)}
+    reasons = _final_reasons(policy)
     if reasons:
         told.append((_ONCE, _DEFAULT))
     if any(_asks_default(policy)):
         told.append((f"The default instruction is {quote(DEFAULT_INSTRUCTION)}", _DEFAULT))
-    if policy.resolvers():
+    if set(policy.resolvers()) - policy.consultants():
         told.append(("A function of the host that returns an empty text stands for the default text.", _DEFAULT))
     if len(reasons) > 1:
         order = listed([f"`{name}`" for name in final.order if name in reasons], "and")
-        text = f"Where several limits make a call the final one, the first of {order} gives reason and instruction."
+        text = f"Where several reasons make a call the final one, the first of {order} gives reason and instruction."
         told.append((text, place if final.prefer else _DEFAULT))
     if final.mode == "reactive" and reasons & {"tool_iterations", "tool_calls"}:
         told.append((_refusal(policy), place))
@@ -105,10 +110,22 @@ def _final_call(policy: Policy) -> list[Sentence]:
     return told
 
 
+def _final_reasons(policy: Policy) -> set[str]:
+    """What can make a call the final one."""
+    reasons = {plan.resource for plan in plans_of(policy) if finalizes(plan)}
+    if any(isinstance(step, Finalize) for rule in policy.failures for step in rule.then):
+        reasons.add("llm_failure")
+    if any(breaker.when_open == "finalize" for breaker in policy.breakers):
+        reasons.add("breaker")
+    return reasons
+
+
 def _asks_default(policy: Policy) -> list[bool]:
     """For each finalization of the policy: is the default instruction its own?"""
-    steps = [step for plan in plans_of(policy) if finalizes(plan) for step in plan.steps if step.do == "finalize"]
-    return [step.do == "finalize" and step.text is None and step.using is None for step in steps]
+    steps: list[object] = [step for plan in plans_of(policy) if finalizes(plan) for step in plan.steps]
+    steps += [step for rule in policy.failures for step in rule.then]
+    steps += [final_step(breaker) for breaker in policy.breakers if breaker.when_open == "finalize"]
+    return [step.text is None and step.using is None for step in steps if isinstance(step, Finalize)]
 
 
 def _refusal(policy: Policy) -> str:
@@ -121,6 +138,18 @@ def _refusal(policy: Policy) -> str:
     return f"Each tool call that does not fit is answered with {text}"
 
 
+# ---- failures and breakers
+
+
+def _failures(policy: Policy) -> list[Sentence]:
+    told = [(explain_failures.sentence(rule, policy), _place(rule.origin)) for rule in policy.failures]
+    return told + [(text, _DEFAULT) for text in explain_failures.general(policy)]
+
+
+def _breakers(policy: Policy) -> list[Sentence]:
+    return [(explain_breakers.sentence(breaker, policy), _place(breaker.origin)) for breaker in policy.breakers]
+
+
 # ---- thresholds, tools, prices
 
 
@@ -131,22 +160,17 @@ def _threshold(threshold: Threshold) -> Sentence:
     when = f"Once {threshold.percent}% of {reached},"
     if threshold.action == "warn":
         return f"{when} a warning is noted, once a run.", _place(threshold.origin)
+    if threshold.action == "use":
+        return f"{when} later model calls go to `{threshold.client}`.", _place(threshold.origin)
     text = f"{when} the next ordinary call carries the notice {quote(threshold.text or '')}, once a run."
     return text, _place(threshold.origin)
 
 
 def _tool(rule: ToolRule) -> str:
     many = "*" in rule.glob or "?" in rule.glob
-    subject = (
-        "Every tool"
-        if rule.glob == "*"
-        else f"Every tool matching `{rule.glob}`"
-        if many
-        else f"The tool `{rule.glob}`"
-    )
     clauses = []
     if rule.allow:
-        clauses.append("is allowed, as an exception to a broader denial in the same file")
+        clauses.append("is allowed, as an exception to broader rules that deny or ask in the same file")
     if rule.deny:
         clauses.append(f"is denied: a call is answered with {_text(rule.deny_text)}")
     if rule.limit is not None:
@@ -155,7 +179,14 @@ def _tool(rule: ToolRule) -> str:
         clauses.append(f"runs at most {times} a run{shared}: a further call is answered with {_text(rule.limit_text)}")
     if rule.timeout is not None:
         clauses.append(f"may take {duration_text(rule.timeout)} for one execution, and is cancelled then")
-    return f"{subject} {'; it '.join(clauses)}"
+    if rule.ask:
+        within = ""
+        if rule.ask_within is not None:
+            within = f", who has {duration_text(rule.ask_within)} to answer; no answer in time is a refusal"
+        clauses.append(f"runs only if a person allows the call{within}")
+    if rule.retry is not None:
+        clauses.append(f"is tried again when it fails or times out, {retries(rule.retry)}")
+    return f"{explain_breakers.tools(rule.glob)} {'; it '.join(clauses)}"
 
 
 def _text(text: str | None) -> str:
@@ -179,7 +210,8 @@ def _defaults(policy: Policy) -> list[Sentence]:
         told.append(f"Counted, not limited: {listed(free, 'and')}.")
     if "attempt_wall" not in limited:
         told.append(attempt_wall(DEFAULT_ATTEMPT_WALL_MS))
-    told.append("A model call that fails ends the run as failed (`llm_failure`).")
+    if failing := explain_failures.unhandled(policy):
+        told.append(failing)
     if not policy.finalization.empty_retries:
         told.append("An answer without visible text fails the run (`empty_answer`).")
     if "unknown_tools" not in limited:

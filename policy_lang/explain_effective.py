@@ -10,14 +10,27 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from engine.core.policy import Extend, Finalize, Limit, Origin, Policy, Step, Stop, Threshold, ToolRule
+from engine.core.ladders import (
+    DEFAULT_RETRY_MS,
+    Consult,
+    Extend,
+    FailureStep,
+    Fallback,
+    Finalize,
+    Origin,
+    Retry,
+    Step,
+    Stop,
+)
+from engine.core.policy import Breaker, Detector, FailureRule, Limit, Policy, Threshold, ToolRule
 from engine.core.vocabulary import RESOURCES
 from policy_lang import tree
-from policy_lang.explain_words import amount, quote
+from policy_lang.explain_words import amount
 from policy_lang.quantities import COUNT, DURATION, MONEY, duration_text, money_text, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.files import Loader
 from policy_lang.source import read
+from policy_lang.texts import client_text, quote
 
 _DIMENSIONS: Final = {"count": COUNT, "money": MONEY, "duration": DURATION}
 _DEFAULT: Final = "default"
@@ -33,6 +46,8 @@ def effective(policy: Policy, final_lines: Mapping[str, Origin] | None = None) -
         _block("limits", [(_limit(limit), _place(limit.origin)) for limit in policy.limits]),
         _block("finalization", _finalization(policy, final_lines or {})),
         _aligned([(_threshold(t), _place(t.origin)) for t in policy.thresholds], indent=""),
+        _aligned([(_failure(rule), _place(rule.origin)) for rule in policy.failures], indent=""),
+        *(_breaker(breaker) for breaker in policy.breakers),
         _tools(policy.tools),
         _block("prices", _prices(policy)),
     ]
@@ -93,7 +108,13 @@ def _step(resource: str, step: Step) -> str:
         case Extend(by=by):
             return f"extend {amount(resource, by)} once"
         case Finalize(text=text, using=using):
-            return f"finalize using {using}" if using else f"finalize {quote(text)}" if text else "finalize"
+            return _final(text, using)
+        case Consult(name=name):
+            return f"consult {name}"
+
+
+def _final(text: str | None, using: str | None) -> str:
+    return f"finalize using {using}" if using else f"finalize {quote(text)}" if text else "finalize"
 
 
 def _finalization(policy: Policy, places: Mapping[str, Origin]) -> list[Line]:
@@ -117,14 +138,74 @@ def _final_place(line: str, places: Mapping[str, Origin]) -> str:
 
 
 def _threshold(threshold: Threshold) -> str:
-    action = threshold.action if threshold.text is None else f"{threshold.action} {quote(threshold.text)}"
-    return f"at {threshold.percent}% of {threshold.resource} {action}"
+    words = [f"at {threshold.percent}% of {threshold.resource} {threshold.action}"]
+    words += [quote(threshold.text)] if threshold.text is not None else []
+    words += [client_text(threshold.client)] if threshold.client is not None else []
+    return " ".join(words)
+
+
+# ---- failures and breakers
+
+
+def _failure(rule: FailureRule) -> str:
+    steps = " then ".join(_failure_step(step) for step in rule.then)
+    return f"on llm_failure {', '.join(rule.reasons)} {steps}"
+
+
+def _failure_step(step: FailureStep) -> str:
+    match step:
+        case Stop():
+            return "stop"
+        case Finalize(text=text, using=using):
+            return _final(text, using)
+        case Consult(name=name):
+            return f"consult {name}"
+        case Retry():
+            return _retry(step)
+        case Fallback(clients=clients, scope=scope, ms=ms):
+            lasting = {"run": "", "call": " for call", "time": f" for {duration_text(ms or 0)}"}[scope]
+            return f"fallback {' -> '.join(map(client_text, clients))}{lasting}"
+
+
+def _retry(step: Retry) -> str:
+    waits = f" every {duration_text(step.least)}..{duration_text(step.most)}{' jitter' if step.jitter else ''}"
+    usual = (step.least, step.most, step.jitter) == (*DEFAULT_RETRY_MS, True)
+    return f"retry {step.times}{'' if usual else waits}"
+
+
+def _breaker(breaker: Breaker) -> list[str]:
+    lines = [f"  {line}" for line in _breaker_lines(breaker)]
+    return [f"breaker {quote(breaker.glob)} {{  # {_place(breaker.origin)}", *lines, "}"]
+
+
+def _breaker_lines(breaker: Breaker) -> list[str]:
+    lines = [f"trip {_trip(detector)}" for detector in breaker.trips]
+    probe = f" probe {breaker.probe}" if breaker.probe else ""
+    lines.append(f"reset after {duration_text(breaker.reset)}{probe}" if breaker.reset else "reset never")
+    if breaker.when_open == "finalize":
+        lines.append(f"when_open {_final(breaker.text, breaker.using)}")
+    else:
+        lines.append(f"when_open {breaker.when_open}{f' {quote(breaker.text)}' if breaker.text else ''}")
+    lines.append(f"count denied as {breaker.count_denied}")
+    lines += ["per args"] if breaker.per_args else []
+    lines.append(f"apply {breaker.apply}")
+    return lines
+
+
+def _trip(detector: Detector) -> str:
+    match detector.kind:
+        case "failure_rate":
+            return f"failure_rate {detector.percent}% of {detector.n}"
+        case "slow":
+            return f"slow {duration_text(detector.ms or 0)} of {detector.n}"
+        case kind:
+            return f"{kind} {detector.n}"
 
 
 def _tools(rules: tuple[ToolRule, ...]) -> list[str]:
     lines = _aligned([(_tool(rule), _place(rule.origin)) for rule in rules], indent="")
     if any(rule.allow for rule in rules) and len({rule.base for rule in rules}) > 1:
-        lines.insert(0, "# an `allow` lifts only the denials of the file it comes from")
+        lines.insert(0, "# an `allow` lifts only what the file it comes from denies or asks about")
     return lines
 
 
@@ -138,6 +219,10 @@ def _tool(rule: ToolRule) -> str:
         words.append(f"limit {rule.limit} {quote(rule.limit_text)}" if rule.limit_text else f"limit {rule.limit}")
     if rule.timeout is not None:
         words.append(f"timeout {duration_text(rule.timeout)}")
+    if rule.ask:
+        words.append(f"ask within {duration_text(rule.ask_within)}" if rule.ask_within is not None else "ask")
+    if rule.retry is not None:
+        words.append(_retry(rule.retry))
     return " ".join(words)
 
 

@@ -7,8 +7,10 @@ not told. Decides nothing; what it claims is tested against ``step``.
 from __future__ import annotations
 
 from engine.core.machine.plan import Plan
-from engine.core.policy import Extend, Finalize, Limit, Policy, Stop
-from policy_lang.explain_words import NOUNS, SUBJECTS, amount, at_most, ended, quote
+from engine.core.policy import Breaker, Consult, Extend, Finalize, Limit, Policy, Step, Stop
+from policy_lang.explain_words import NOUNS, SUBJECTS, amount, at_most, ended
+from policy_lang.names import listed
+from policy_lang.texts import quote
 
 _ENDS = "the run ends as incomplete"
 
@@ -40,6 +42,17 @@ def instruction(step: Finalize) -> str:
     return f"the instruction {quote(step.text)}" if step.text else "the default instruction"
 
 
+def final_call(step: Finalize, policy: Policy) -> str:
+    """How a final call is made."""
+    tools = "with the tools forbidden" if policy.finalization.tools == "forbid" else "without tools"
+    return f"made {tools} and with {instruction(step)}"
+
+
+def final_step(breaker: Breaker) -> Finalize:
+    """The final call that a breaker asks for, as a step."""
+    return Finalize(text=breaker.text, using=breaker.using)
+
+
 class _Telling:
     """The clauses of one limit. ``maximum`` grows while its extension is told."""
 
@@ -48,7 +61,7 @@ class _Telling:
         self.resource = plan.resource
         self.maximum = plan.maximum
         self.reactive = policy.finalization.mode == "reactive"
-        self.tools = "with the tools forbidden" if policy.finalization.tools == "forbid" else "without tools"
+        self.policy = policy
 
     def sentence(self) -> str:
         limit, plan = self.plan.limit, self.plan
@@ -66,8 +79,41 @@ class _Telling:
             return f"; {self._stop()}"
         if isinstance(step, Extend):
             return self._extended(step) + self._tail(position + 1)
+        if isinstance(step, Consult):
+            return self._consulted(step, position)
         failing = f"; if `{step.using}` fails{self._otherwise(position + 1)}" if step.using else ""
         return f"; {self._final(step)}{failing}"
+
+    def _consulted(self, step: Consult, position: int) -> str:
+        """The host chooses among the later steps; where the ladder goes on behind the chosen one is not repeated."""
+        later = [*self.plan.steps[position + 1 :]]
+        options = [self._option(other) for other in later]
+        if not later or not isinstance(later[-1], Finalize) or later[-1].using:
+            options.append("ending the run as incomplete")
+        when = "when {} used up".format("it is" if self.maximum == 1 else "they are")
+        if self.resource in ("llm_calls", "llm_attempts"):
+            when = "when one is left" if self.maximum > 1 else "before it is made"
+        elif not self.plan.counted:
+            when = "when too little is left for another call"
+        elif self.maximum == 0:
+            when = "before the first model call"
+        if len(options) == 1:
+            return f"; {when} the host's function `{step.name}` is asked, and then {_ENDS}"
+        chooses = f"the host's function `{step.name}` chooses between {listed(options, 'and')}"
+        return f"; {when}, {chooses} (the first, if it fails or chooses none)"
+
+    def _option(self, step: Step) -> str:
+        match step:
+            case Extend():
+                by = min(step.by, self.plan.maximum)
+                self.maximum += by
+                return f"extending it once by {amount(self.resource, by)}"
+            case Finalize():
+                return f"a final call {final_call(step, self.policy)}"
+            case Consult(name=name):
+                return f"asking the host's function `{name}`"
+            case Stop():
+                return "ending the run as incomplete"
 
     def _can_never_be_final(self) -> bool:
         """A limit of no calls leaves none for the final one."""
@@ -108,7 +154,7 @@ class _Telling:
         return f"when too little is left for another call, {_ENDS}"
 
     def _final(self, step: Finalize) -> str:
-        how = f"made {self.tools} and with {instruction(step)}"
+        how = final_call(step, self.policy)
         call = f"the next model call is the final one, {how}"
         match self.resource:
             case "llm_calls" | "llm_attempts":

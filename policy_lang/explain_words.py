@@ -12,8 +12,6 @@ from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 
 _DIMENSIONS: Final = {"count": COUNT, "money": MONEY, "duration": DURATION}
 
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-
 
 class Noun(NamedTuple):
     """What a limit allows: ``one`` and ``many`` of it, the verb before, and what follows the noun."""
@@ -72,14 +70,3 @@ def at_most(resource: str, value: int) -> str:
 def ended(text: str) -> str:
     """The text as a sentence; a quoted text that ends one stays as it is."""
     return text if text[-1:] in ".!?" or text[-2:] in ('."', '!"', '?"') else f"{text}."
-
-
-def quote(text: str) -> str:
-    """A text as the language writes it, on one line."""
-    return f'"{"".join(_escaped(c) for c in text)}"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    return char if char.isprintable() else f"\\u{{{ord(char):x}}}"

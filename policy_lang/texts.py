@@ -10,13 +10,32 @@ import re
 from engine.core.vocabulary import PLACEHOLDERS
 from policy_lang.diagnostics import Edit
 from policy_lang.names import nearest, quoted
+from policy_lang.parser import RESERVED
 from policy_lang.report import Report
 from policy_lang.source import Span
 from policy_lang.tree import Text
 
 _ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|(.))")
 _SIMPLE = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*")
 _BRACE = re.compile(r"\{\{|\{([^{}]*)(\}?)")
+
+
+def quote(text: str) -> str:
+    """A text as the language writes it, on one line."""
+    return f'"{"".join(_escaped(c) for c in text)}"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    return char if char.isprintable() else f"\\u{{{ord(char):x}}}"
+
+
+def client_text(name: str) -> str:
+    """The name of a client as the language writes it: in quotes unless it is a plain word."""
+    return name if _PLAIN.fullmatch(name) and name not in RESERVED else quote(name)
 
 
 def unescape(text: Text, report: Report) -> str:

@@ -294,6 +294,8 @@ class Policy(Part):
                 limit["then"].pop()
             if not limit.get("then"):
                 limit.pop("then", None)
+        for breaker in data.get("breakers", ()):
+            breaker["trips"].sort(key=_dumps)
         data["prefer"] = list(self.finalization.order)
         data.get("finalization", {}).pop("prefer", None)
         rules = data.get("failures", ())

@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 
-from policy_lang import check
+from policy_lang import check, settings
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.renderers import tally
+from policy_lang.settings import SettingsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)"
     )
+    names = parser.add_mutually_exclusive_group()
+    names.add_argument(
+        "--clients", metavar="NAME,…", type=_names, help="the host's clients; a policy can switch to no other"
+    )
+    names.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="where the host's clients are declared (default: policy.toml beside the file, or above it up to the root)",
+    )
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -31,14 +41,30 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"`{text}` is no list of names such as `small,large`")
+    return names
+
+
 def run(args: argparse.Namespace) -> int:
+    try:
+        return _run(args)
+    except SettingsError as problem:
+        print(f"policy check: {problem}", file=sys.stderr)
+        return USAGE
+
+
+def _run(args: argparse.Namespace) -> int:
     params = dict(args.set)
+    clients = _Clients(args)
     findings: list[Diagnostic] = []
     seen: set[tuple[object, ...]] = set()
     files, unreadable = 0, False
     for path in _files(args.files):
         files += 1
-        found = check(path, root=args.root, params=params)[1]
+        found = check(path, root=args.root, params=params, clients=clients.of(path))[1]
         unreadable = unreadable or any(finding.is_unreadable for finding in found)
         for finding in found:
             key = (finding.code, finding.message, finding.position)
@@ -50,6 +76,26 @@ def run(args: argparse.Namespace) -> int:
         return USAGE
     _show(findings, files, args.format)
     return USAGE if unreadable else FINDINGS if findings else CLEAN
+
+
+class _Clients:
+    """The names of clients that a policy file may use, as far as they are known. A settings file is read once."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.root: str | None = args.root
+        self.names: list[str] | None = args.clients
+        self.file: str | None = args.settings
+        self._read: dict[str, list[str]] = {}
+
+    def of(self, path: str) -> list[str] | None:
+        if self.names is not None:
+            return self.names
+        place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
+        if place is None:
+            return None
+        if place not in self._read:
+            self._read[place] = list(settings.load(place).clients)
+        return self._read[place]
 
 
 def _files(paths: list[str]) -> Iterator[str]:

@@ -14,10 +14,11 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from policy_lang.cli import USAGE
+from policy_lang.cli import USAGE, run_clients
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
+    from engine.run.approvals import Approver
     from engine.run.driver import Driver
     from engine.run.result import RunResult
     from engine.store.protocol import RunRecord
@@ -40,13 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="the policy file")
     add("question", metavar="QUESTION", help="what to ask the model; - reads it from standard input")
-    add("--model", metavar="PROVIDER:NAME", help="openai:NAME or anthropic:NAME; the key is read from the environment")
-    add("--base-url", metavar="URL", help="another server that speaks the provider's wire format")
+    run_clients.add_arguments(parser)
     add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
-    add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions that `using NAME` means")
+    add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
     add("--system", metavar="TEXT", help="the system message")
     add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
+    add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
+    add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
     add("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param")
     add("--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)")
@@ -68,9 +70,11 @@ def run(args: argparse.Namespace) -> int:
     from engine.store import JournalError
     from policy_lang import PolicyError
     from policy_lang.cli.host_files import HostFileError
+    from policy_lang.settings import SettingsError
 
     expected = (
-        _Unusable, HostFileError, ToolDefinitionError, ClientConfigError, RunError, JournalError, ProtocolError
+        _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
+        RunError, JournalError, ProtocolError,
     )  # fmt: skip
     try:
         return _run(args)
@@ -88,8 +92,9 @@ class _Unusable(Exception):
 def _run(args: argparse.Namespace) -> int:
     store = _store(args)
     try:
-        driver = _driver(args, store)
-        result, budgets = asyncio.run(_governed(args, driver))
+        view = _view()
+        driver = _driver(args, store, view)
+        result, budgets = asyncio.run(_governed(args, driver, view))
     finally:
         if store is not None:
             store.close()
@@ -108,29 +113,47 @@ def _store(args: argparse.Namespace) -> SqliteStore | None:
     return SqliteStore(args.journal)
 
 
-def _driver(args: argparse.Namespace, store: SqliteStore | None) -> Driver:
-    from engine.clients import from_spec
+def _view() -> PlainView:
+    from policy_lang.cli.run_view import view_for
+
+    return view_for(sys.stderr)
+
+
+def _driver(args: argparse.Namespace, store: SqliteStore | None, view: PlainView) -> Driver:
+    from engine.run.decision_log import DecisionLog
     from engine.run.driver import Driver
     from policy_lang.cli import host_files
 
     record = store.load(args.resume).record if store is not None and args.resume is not None else None
     policy = _policy(args, record)
-    model = args.model or (_model_of(record) if record else None)
-    if model is None:
-        raise _Unusable("name a model: --model openai:NAME or --model anthropic:NAME")
-    options = {"base_url": args.base_url} if args.base_url else {}
+    clients = run_clients.clients(args, policy, record)
     resolvers = host_files.resolvers(args.resolvers)
     for name in policy.resolvers():
         if name not in resolvers:
             print(f"policy run: no --resolvers file has `{name}`: the step behind it will be taken", file=sys.stderr)
     return Driver(
         policy,
-        from_spec(model, **options),
+        clients,
         host_files.tools(args.tools),
         system=args.system,
         resolvers=resolvers,
+        approver=_approver(policy, view),
         journal=store,
+        log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
     )
+
+
+def _approver(policy: Policy, view: PlainView) -> Approver | None:
+    """The terminal, if somebody sits at it; else nobody, which is said where the policy asks."""
+    from policy_lang.cli.run_ask import Terminal, asks, can_ask
+
+    asked = asks(policy)
+    if asked and can_ask():
+        return Terminal(view.paused)
+    if asked:
+        names = ", ".join(f"`{name}`" for name in asked)
+        print(f"policy run: no terminal to ask on: calls of {names} are refused", file=sys.stderr)
+    return None
 
 
 def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
@@ -143,31 +166,13 @@ def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
     return Policy.model_validate_json(record.policy)
 
 
-def _model_of(record: RunRecord) -> str:
-    """The model a journaled run began with, as ``--model`` takes it."""
-    import msgspec
-
-    from engine.clients.spec import PROVIDERS
-    from engine.run.records import HostRecord
-
-    host = msgspec.json.decode(record.host, type=HostRecord)
-    wire, model = host.clients[host.primary]
-    provider = next((name for name, kind in PROVIDERS.items() if kind.wire == wire), None)
-    if provider is None:
-        raise _Unusable(f"the run began with a client of its host's own ({wire}): resume it with that host")
-    return f"{provider}:{model}"
-
-
-async def _governed(args: argparse.Namespace, driver: Driver) -> tuple[RunResult, list[Any]]:
+async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -> tuple[RunResult, list[Any]]:
     """The run, shown while it goes on; its result, and where each limit stands at its end."""
-    from policy_lang.cli.run_view import view_for
-
     if args.resume is not None:
         handle = driver.resume(args.resume, stream=True)
     else:
         handle = driver.stream(_question(args.question), thread=args.thread)
     release = _on_interrupt(lambda: handle.cancel("user"))
-    view = view_for(sys.stderr)
     try:
         if args.json:
             async for event in handle:

@@ -38,6 +38,8 @@ def summary(result: RunResult, budgets: Sequence[Budget]) -> list[str]:
     if result.error:
         lines.append(f"  error    {result.error}")
     lines.append(f"  decided  {result.because}")
+    if result.client:
+        lines.append(f"  client   {result.client}")
     if budgets:
         width = max(len(b.limit) for b in budgets)
         used = [(b.limit, f"{amount(b.unit, b.used)} of {amount(b.unit, b.maximum)}") for b in budgets]

@@ -7,8 +7,12 @@ tool has written is shown without control characters, so that no text can drive 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
+from engine.core.texts import quantity
 from engine.run import streaming as s
 from policy_lang.cli.run_report import amount
 
@@ -45,6 +49,10 @@ class PlainView:
     def __exit__(self, *exc: object) -> None:
         pass
 
+    def paused(self) -> AbstractContextManager[None]:
+        """While this is entered nothing is drawn over what others write."""
+        return nullcontext()
+
     def show(self, event: s.AnyStreamEvent) -> None:
         """Tell about an event."""
         if isinstance(event, s.Budget):
@@ -66,10 +74,19 @@ class PlainView:
                 return f"call {call}{again} to {client}{final}"
             case s.CallEnded(call=call):
                 return f"call {call} {_ended(event)}"
-            case s.RetryPlanned(call=call, attempt=attempt):
-                return f"call {call} will be tried again (attempt {attempt})"
+            case s.RetryPlanned(call=call):
+                return f"call {call} {retrying(event, event.wait)}"
             case s.TextRetracted(call=call, attempt=attempt):
                 return f"call {call}: what attempt {attempt} had said is taken back"
+            case s.ToolRetryPlanned(id=id, name=name, attempt=attempt):
+                ended = f"{event.status.replace('_', ' ')}: {one_line(event.text)}"
+                return f"tool {id} {one_line(name)} {ended}; retrying in {waiting(event.wait)} (attempt {attempt})"
+            case s.ApprovalAsked(id=id, name=name):
+                where = f"  [{event.because}]" if event.because else ""
+                return f"tool {id} {one_line(name)} {one_line(event.arguments)} waits for a person{where}"
+            case s.ApprovalAnswered(id=id, name=name):
+                edited = f" as {one_line(event.arguments)}" if event.arguments else ""
+                return f"tool {id} {one_line(name)} {_ANSWERS[event.answer]}{edited}"
             case s.ToolStarted(id=id, name=name):
                 return f"tool {id} {one_line(name)} {one_line(event.arguments)}"
             case s.ToolFinished(id=id, name=name, status=status):
@@ -80,6 +97,26 @@ class PlainView:
                 where = f"  [{note.because}]" if note.because else ""
                 return f"note {one_line(note.text)}{where}"
         return ""
+
+
+_ANSWERS = {
+    "granted": "allowed",
+    "refused": "not allowed",
+    "expired": "not allowed in time",
+    "nobody": "not allowed: nobody can be asked",
+}
+
+
+def waiting(ms: int) -> str:
+    """A wait for people: whole seconds, rounded up, from one second on."""
+    return quantity("duration", ms if ms < 1000 else -(-ms // 1000) * 1000)
+
+
+def retrying(event: s.RetryPlanned, left: int) -> str:
+    """What a planned attempt is, with so much of its wait left (ms)."""
+    if not event.of:
+        return f"goes on (attempt {event.attempt})"
+    return f"retrying in {waiting(left)} ({event.retry} of {event.of}): {event.reason}"
 
 
 def _ended(event: s.CallEnded) -> str:
@@ -100,8 +137,9 @@ class LiveView(PlainView):
         from rich.live import Live
 
         self._console = Console(file=self.out, highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
-        self._text = ""
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._panel)
+        self._said = s.ShownText()
+        self._retry: s.RetryPlanned | None = None
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -110,19 +148,28 @@ class LiveView(PlainView):
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
     def show(self, event: s.AnyStreamEvent) -> None:
-        if isinstance(event, s.TextDelta):
-            self._text = (self._text + event.text)[-_TAIL:]
-        elif isinstance(event, s.CallStarted | s.CallEnded | s.TextRetracted):
-            self._text = ""
+        self._said.show(event)
+        if isinstance(event, s.RetryPlanned):
+            self._retry = event
+        elif isinstance(event, s.CallStarted):
+            self._retry = None
         super().show(event)
-        self._live.update(self._panel())
+        self._live.refresh()
 
     def print(self, line: str) -> None:
         from rich.text import Text
 
         kind = line.partition(" ")[0]
-        style = {"call": "bold", "note": "yellow"}.get(kind, "")
+        style = "yellow" if " retrying in " in line else {"call": "bold", "note": "yellow"}.get(kind, "")
         if " failed" in line or " not run " in line or " timed out" in line:
             style = "red"
         self._console.print(Text(line, style=style))
@@ -137,8 +184,12 @@ class LiveView(PlainView):
             numbers = f"{amount(budget.unit, budget.used)} of {amount(budget.unit, budget.maximum)}"
             table.add_row(budget.limit, bar(budget.used, budget.maximum), numbers)
         parts: list[RenderableType] = [table]
-        if self._text:
-            parts.insert(0, Text(printable(self._text), style="dim"))
+        retry = self._retry
+        if retry is not None:
+            left = max(retry.not_before - round(time.time() * 1000), 0)
+            parts.insert(0, Text(retrying(retry, left), style="yellow"))
+        elif text := self._said.text:
+            parts.insert(0, Text(printable(text[-_TAIL:]), style="dim"))
         return Group(*parts)
 
 

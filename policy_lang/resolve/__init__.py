@@ -6,13 +6,13 @@ model: a check must start fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.core.vocabulary import LANG
 from policy_lang.diagnostics import Diagnostic, in_order
 from policy_lang.report import Report
-from policy_lang.resolve import lints
+from policy_lang.resolve import lints, lints_failures, lints_tools
 from policy_lang.resolve.files import Loader, Unit
 from policy_lang.resolve.layer import Layer
 from policy_lang.resolve.limits import origin
@@ -24,12 +24,13 @@ from policy_lang.suppressions import suppress
 
 
 def resolve(
-    source: Source, path: str, root: str | None, settings: Mapping[str, Any]
+    source: Source, path: str, root: str | None, settings: Mapping[str, Any], clients: Sequence[str] | None = None
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
     """The policy of a source, ``None`` if it has errors, and every finding in order.
 
     ``path`` is the source's absolute place, ``root`` the real directory its other files must lie
-    in, ``settings`` what the host gives to its ``param``s.
+    in, ``settings`` what the host gives to its ``param``s, ``clients`` the names of its clients if
+    they are known.
     """
     report = Report()
     loader = Loader(root, report)
@@ -37,10 +38,12 @@ def resolve(
     chain = unit.chain()
     check_settings(chain, settings, report)
     names = {id(member): Names(member, settings, report) for member in chain}
-    layers = [Layer(member, Values(names[id(member)], report)) for member in reversed(chain)]
+    layers = [Layer(member, Values(names[id(member)], report, clients)) for member in reversed(chain)]
     imports = _imports(chain, report)
     merged = Merged(layers, imports, report)
     lints.check(merged, any(member.broken for member in chain), report)
+    lints_failures.check(merged, report)
+    lints_tools.check(merged, report)
     lints.unused_names(unit, names[id(unit)], report)
     findings = suppress(unit, [f for f in report.findings if f.is_error or f.primary.span.source is source])
     ordered = in_order(findings, loader.sources)
@@ -66,6 +69,8 @@ def _policy(name: str, merged: Merged) -> dict[str, Any]:
         "limits": [line.data for line in merged.limits],
         "finalization": {**merged.final, "origin": place},
         "thresholds": [line.data for line in merged.thresholds],
-        "tools": merged.tools,
+        "failures": [line.data for line in merged.failures],
+        "breakers": [line.data for line in merged.breakers],
+        "tools": [line.data for line in merged.tools],
         "prices": merged.prices,
     }

@@ -10,8 +10,10 @@ from engine.core.vocabulary import LANG
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.report import Report
+from policy_lang.resolve.breakers import BreakerLine, breaker
+from policy_lang.resolve.failures import FailureLine, failure, repeated
 from policy_lang.resolve.files import Unit
-from policy_lang.resolve.later import check_agent, check_agents, check_breaker, check_failure
+from policy_lang.resolve.later import check_agent, check_agents
 from policy_lang.resolve.limits import LimitLine, limit_line
 from policy_lang.resolve.statements import (
     FinalLine,
@@ -20,14 +22,14 @@ from policy_lang.resolve.statements import (
     on_unknown_tool,
     price,
     threshold,
-    tool,
 )
+from policy_lang.resolve.tools import ToolLine, tool
 from policy_lang.resolve.values import Values
 from policy_lang.source import Span
 
 
 class Layer:
-    """What one file says, in order. Of an imported file only the tools and what later versions need."""
+    """What one file says, in order. Of an imported file only breakers and tools."""
 
     def __init__(self, unit: Unit, values: Values, imported: bool = False) -> None:
         self.unit = unit
@@ -38,7 +40,9 @@ class Layer:
         self.final: list[FinalLine] = []
         self.final_span: Span | None = None
         self.thresholds: list[ThresholdLine] = []
-        self.tools: list[dict[str, Any]] = []
+        self.failures: list[FailureLine] = []
+        self.breakers: list[BreakerLine] = []
+        self.tools: list[ToolLine] = []
         self.prices: list[tuple[dict[str, Any], tree.Price]] = []
         self._header()
         for statement in unit.file.statements:
@@ -104,7 +108,8 @@ class Layer:
             if made := tool(statement, values):
                 self.tools.append(made)
         elif isinstance(statement, tree.Breaker):
-            check_breaker(statement, values)
+            if switch := breaker(statement, values):
+                self.breakers.append(switch)
         elif imported:
             return
         elif isinstance(statement, tree.Limits):
@@ -163,7 +168,9 @@ class Layer:
             if limit := on_unknown_tool(statement, self.values):
                 self._limit(limit)
         elif what == "llm_failure":
-            check_failure(statement, self.values)
+            made = failure(statement, self.values)
+            if made and (rule := repeated(made, self.failures, self.report)):
+                self.failures.append(rule)
 
     def _price(self, rate: dict[str, Any], row: tree.Price) -> None:
         first = next((known for data, known in self.prices if data["model"] == rate["model"]), None)

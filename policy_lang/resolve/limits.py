@@ -14,6 +14,7 @@ from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY
 from policy_lang.report import Report
+from policy_lang.resolve.steps import consult_step, finalize_step, unreachable
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
 
@@ -272,34 +273,30 @@ def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values
         return made
     for step in steps:
         if ended is not None:
-            _unreachable(step, ended, values.report)
+            unreachable(step, ended, values.report)
             break
         if isinstance(step, tree.Extend):
             made += _extend(step, extended, resource, place, values)
             extended = extended or step
             continue
-        made += _step(step, values)
+        made += _step(step, resource, values)
         if isinstance(step, tree.Stop | tree.Finalize):
             ended = step
     return made
 
 
-def _step(step: tree.Step, values: Values) -> list[dict[str, Any]]:
+def _step(step: tree.Step, resource: Resource, values: Values) -> list[dict[str, Any]]:
     if isinstance(step, tree.Stop):
         return [{"do": "stop"}]
-    if isinstance(step, tree.Finalize):
-        return [{"do": "finalize", "text": finalize_text(step, values), "using": None}]
-    if isinstance(step, tree.FinalizeUsing):
-        name = None if isinstance(step.resolver, tree.Missing) else step.resolver.text
-        return [{"do": "finalize", "text": None, "using": name}]
+    if isinstance(step, tree.Finalize | tree.FinalizeUsing):
+        return [finalize_step(step, values)]
     if isinstance(step, tree.Ask):
         values.count(step.up_to, "`up to`", least=1)
         values.count(step.times, "`times`", least=1)
         values.report.unsupported(step.span, "`ask`")
         return []
     if isinstance(step, tree.Consult):
-        values.report.unsupported(step.span, "`consult`")
-        return []
+        return _consult(step, resource, values.report)
     word, help = _OUT_OF_PLACE[type(step)]
     values.report.error(
         "P208", f"`{word}` is no step of a limit", step.span, "expected `stop`, `finalize` or `extend`", help=help
@@ -307,21 +304,17 @@ def _step(step: tree.Step, values: Values) -> list[dict[str, Any]]:
     return []
 
 
-def finalize_text(step: tree.Finalize, values: Values) -> str | None:
-    """The instruction of a ``finalize``, ``None`` for the default one."""
-    text = values.text(step.text, "`finalize`")
-    if text is not None and not text.strip() and step.text is not None:
-        gap = Span(step.span.source, step.span.start + len("finalize"), step.span.end)
-        values.report.error(
-            "P311",
-            "the instruction of this `finalize` is empty",
-            step.text.span,
-            "nothing to tell the model",
-            help="write `finalize` alone for the default instruction",
-            fix=(Edit(gap, ""),),
+def _consult(step: tree.Consult, resource: Resource, report: Report) -> list[dict[str, Any]]:
+    if resource.name == "wall":
+        report.error(
+            "P208",
+            "nobody is consulted about `wall`",
+            step.span,
+            "time does not wait for an answer",
+            help="write the step that is to follow: `extend`, `finalize` or `stop`",
         )
-        return None
-    return text
+        return []
+    return consult_step(step)
 
 
 def _extend(
@@ -349,18 +342,3 @@ def _extend(
         )
         return []
     return [{"do": "extend", "by": by.value}] if by else []
-
-
-def _unreachable(step: tree.Step, ended: tree.Step, report: Report) -> None:
-    word = ended.keyword
-    same = isinstance(step, tree.Stop) and isinstance(ended, tree.Finalize)
-    report.error(
-        "P313",
-        "this step is never reached",
-        step.span,
-        "never taken",
-        Label(ended.span, f"`{word}` ends the ladder"),
-        help="remove it; behind the last step stands `stop` anyway"
-        if same
-        else f"put it before `{word}`, or remove it",
-    )

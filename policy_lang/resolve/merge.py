@@ -9,7 +9,8 @@ now unlimited), or if the maximum with its extension is. The other steps do not 
 `finalize` part only after the maximum, neither ever admits more of the resource. A limit in a
 scope the base does not limit only adds, and is free.
 
-Lines of `finalization` replace the base's line of the same kind. Thresholds, tool rules and prices
+Lines of `finalization` replace the base's line of the same kind, and a rule for a failure takes the
+place of the base's rule for the same reason. Thresholds, breakers, tool rules and prices
 accumulate; a base's price cannot be changed, for that would loosen its `cost` limit unseen. A tool
 rule keeps the mark of its file, since an `allow` lifts a `deny` of the same file only.
 """
@@ -22,9 +23,12 @@ from typing import Any
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.report import Report
+from policy_lang.resolve.breakers import BreakerLine
+from policy_lang.resolve.failures import FailureLine
 from policy_lang.resolve.layer import Layer
 from policy_lang.resolve.limits import LimitLine
 from policy_lang.resolve.statements import ThresholdLine
+from policy_lang.resolve.tools import ToolLine
 from policy_lang.source import Span
 
 
@@ -35,6 +39,8 @@ class Merged:
         self.limits = _limits(layers, report)
         self.final, self.final_origin = _final(layers)
         self.thresholds = _thresholds(layers, report)
+        self.failures = _failures(layers)
+        self.breakers = _breakers(layers, imports, report)
         self.tools = _tools(layers, imports)
         self.prices = _prices(layers, report)
 
@@ -156,8 +162,7 @@ def _thresholds(layers: list[Layer], report: Report) -> list[ThresholdLine]:
     known: dict[str, tuple[ThresholdLine, Layer]] = {}
     for layer in layers:
         for line in layer.thresholds:
-            key = json.dumps({k: v for k, v in line.data.items() if k != "origin"}, sort_keys=True)
-            first = known.setdefault(key, (line, layer))
+            first = known.setdefault(_plainly(line.data), (line, layer))
             if first[0] is not line and first[1] is layer:
                 report.error(
                     "P210",
@@ -170,16 +175,50 @@ def _thresholds(layers: list[Layer], report: Report) -> list[ThresholdLine]:
     return [line for line, _ in known.values()]
 
 
-def _tools(layers: list[Layer], imports: list[Layer]) -> list[dict[str, Any]]:
+def _failures(layers: list[Layer]) -> list[FailureLine]:
+    """The nearest file's rule for each reason; a base's rule stays for the reasons that are left to it."""
+    kept: list[FailureLine] = []
+    taken: set[str] = set()
+    for layer in reversed(layers):
+        own = [(line, [r for r in line.data["reasons"] if r not in taken]) for line in layer.failures]
+        kept = [line.only(reasons) for line, reasons in own if reasons] + kept
+        taken.update(reason for _, reasons in own for reason in reasons)
+    return kept
+
+
+def _breakers(layers: list[Layer], imports: list[Layer], report: Report) -> list[BreakerLine]:
+    """All breakers, the nearest file's last. The same one in two files is one."""
+    known: dict[str, tuple[BreakerLine, Layer]] = {}
+    for layer in [*imports, *layers]:
+        for line in layer.breakers:
+            first = known.setdefault(_plainly(line.data), (line, layer))
+            if first[0] is not line and first[1] is layer:
+                report.error(
+                    "P210",
+                    "this breaker is written twice",
+                    line.node.span.head(2),
+                    "again",
+                    Label(first[0].node.span.head(2), "first here"),
+                    help="keep one",
+                )
+    return [line for line, _ in known.values()]
+
+
+def _tools(layers: list[Layer], imports: list[Layer]) -> list[ToolLine]:
     """All rules, each marked with its file: extended ones by distance, imported ones after them by content,
     so that neither the names nor the order of imported files change the policy."""
     groups = [layer.tools for layer in reversed(layers)]
     groups += sorted((layer.tools for layer in imports if layer.tools), key=_content)
-    return [{**rule, "base": number} for number, rules in enumerate(groups) for rule in rules]
+    return [line._replace(data={**line.data, "base": number}) for number, lines in enumerate(groups) for line in lines]
 
 
-def _content(rules: list[dict[str, Any]]) -> list[str]:
-    return sorted(json.dumps({k: v for k, v in rule.items() if k != "origin"}, sort_keys=True) for rule in rules)
+def _content(lines: list[ToolLine]) -> list[str]:
+    return sorted(_plainly(line.data) for line in lines)
+
+
+def _plainly(data: dict[str, Any]) -> str:
+    """What a rule says, without where it stands."""
+    return json.dumps({k: v for k, v in data.items() if k != "origin"}, sort_keys=True)
 
 
 def _prices(layers: list[Layer], report: Report) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The statements beside ``limits``: the final call, thresholds, tools, prices, unknown tools.
+"""The statements beside ``limits``: the final call, thresholds, prices, unknown tools.
 
 Each function judges one statement of one file and gives its part of the policy's JSON.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES
 from policy_lang import tree
 from policy_lang.diagnostics import Label
-from policy_lang.quantities import COUNT, DURATION, MAX, MONEY, text_of
+from policy_lang.quantities import COUNT, MAX, MONEY, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.limits import LimitLine, ladder, origin
 from policy_lang.resolve.values import Amount, Use, Values
@@ -121,7 +121,8 @@ def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
     percent = values.percent(line.percent, "a threshold")
     resource = values.word(line.resource, tuple(RESOURCES), "resource")
     action = values.word(line.action, ("warn", "tell", "use"), "action")
-    text = _threshold_text(line, action, values)
+    client = _threshold_client(line, values) if action == "use" else None
+    text = None if action == "use" else _threshold_text(line, action, values)
     if resource == "attempt_wall":
         values.report.error(
             "P310",
@@ -133,28 +134,29 @@ def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
         return None
     if percent and not _percent_fits(percent, values.report):
         return None
-    if action == "use":
-        values.report.unsupported(line.span, "`use`")
+    if percent is None or resource is None or action is None:
         return None
-    if percent is None or resource is None or action is None or (action == "tell" and not text):
+    if (action == "tell" and not text) or (action == "use" and not client):
         return None
     data = {
         "percent": percent.value,
         "resource": resource,
         "action": action,
         "text": text,
+        "client": client,
         "origin": origin(line.span),
     }
     return ThresholdLine(data, line)
 
 
-def _threshold_text(line: tree.Threshold, action: str | None, values: Values) -> str | None:
-    if action == "use":
-        if line.text is None:
-            values.report.error(
-                "P101", "`use` needs a client", line.action.span, "expected the name of a client behind it"
-            )
+def _threshold_client(line: tree.Threshold, values: Values) -> str | None:
+    if line.text is None:
+        values.report.error("P101", "`use` needs a client", line.action.span, "expected the name of a client behind it")
         return None
+    return values.client(line.text)
+
+
+def _threshold_text(line: tree.Threshold, action: str | None, values: Values) -> str | None:
     text = values.text(line.text, "`tell`")
     if action == "tell" and line.text is None:
         values.report.error(
@@ -196,105 +198,6 @@ def _percent_fits(percent: Amount, report: Report) -> bool:
         "P310", f"a threshold of {percent.value}% is never of use", percent.span, label, help="write 99% or less"
     )
     return False
-
-
-# ---- tools
-
-
-def tool(line: tree.Tool, values: Values) -> dict[str, Any] | None:
-    """One tool rule; ``base`` is filled in when the files are merged."""
-    glob = values.plain(line.glob, "the pattern of a tool", 'write `"*"` for every tool')
-    data: dict[str, Any] = {
-        "glob": glob,
-        "allow": False,
-        "deny": False,
-        "deny_text": None,
-        "limit": None,
-        "limit_text": None,
-        "timeout": None,
-        "base": 0,
-        "origin": origin(line.span),
-    }
-    seen: dict[str, tree.Clause] = {}
-    for clause in line.clauses:
-        kind = clause.keyword
-        if kind in seen:
-            values.report.error(
-                "P210",
-                f"`{kind}` is written twice",
-                clause.span,
-                "again",
-                Label(seen[kind].span, "first here"),
-                help="keep one",
-            )
-            continue
-        seen[kind] = clause
-        data.update(_clause(clause, values))
-    if "allow" in seen and "deny" in seen:
-        values.report.error(
-            "P209",
-            "a tool cannot be allowed and denied at once",
-            seen["deny"].span,
-            "denied",
-            Label(seen["allow"].span, "allowed"),
-            help="keep one",
-        )
-        return None
-    says = data["allow"] or data["deny"] or data["limit"] is not None or data["timeout"] is not None
-    return data if says and glob is not None else None
-
-
-def _clause(clause: tree.Clause, values: Values) -> dict[str, Any]:
-    if isinstance(clause, tree.Allow):
-        return {"allow": True}
-    if isinstance(clause, tree.Deny):
-        return {"deny": True, "deny_text": _answer(clause.text, "deny", values)}
-    if isinstance(clause, tree.ToolLimit):
-        count = values.count(clause.count, "`limit`")
-        return {"limit": count, "limit_text": _answer(clause.text, "limit", values)} if count is not None else {}
-    if isinstance(clause, tree.Timeout):
-        found = values.amount(clause.after, Use("`timeout`", DURATION, least=1, zero="leave it out for no timeout"))
-        return {"timeout": found.value} if found else {}
-    if isinstance(clause, tree.AskFirst):
-        values.amount(clause.within, Use("`within`", DURATION, least=1, zero="leave it out for no end of waiting"))
-        values.report.unsupported(clause.span, "`ask`")
-        return {}
-    check_retry(clause.count, clause.every, values)
-    values.report.unsupported(clause.span, "`retry` of a tool")
-    return {}
-
-
-def _answer(phrase: tree.Phrase | None, clause: str, values: Values) -> str | None:
-    """The text that a tool call gets instead of a result."""
-    text = values.text(phrase, f"`{clause}`")
-    if text is not None and phrase is not None and not text.strip():
-        values.report.error(
-            "P311",
-            f"the text of this `{clause}` is empty",
-            phrase.span,
-            "nothing to tell the model",
-            help="leave it out for the default text",
-        )
-        return None
-    return text
-
-
-def check_retry(count: tree.Value, every: tree.Every | None, values: Values) -> None:
-    """The quantities of a ``retry N [every A..B]``."""
-    values.count(count, "`retry`", least=1, zero="leave it out")
-    if every is None:
-        return
-    low = values.amount(every.low, Use("the first wait", DURATION))
-    high = values.amount(every.high, Use("the longest wait", DURATION))
-    if low and high and low.value is not None and high.value is not None and low.value > high.value:
-        values.report.error(
-            "P207",
-            "the first wait is longer than the longest",
-            low.span,
-            "",
-            Label(high.span, "the longest"),
-            help=f"write `every {high.text}..{low.text}`",
-        )
 
 
 # ---- prices

@@ -6,6 +6,7 @@ already found missing. Knows dimensions, not resources.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from policy_lang import tree
@@ -15,7 +16,7 @@ from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, misfit
 from policy_lang.report import Report
 from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
 from policy_lang.source import Span
-from policy_lang.texts import check_placeholders, unescape
+from policy_lang.texts import check_placeholders, client_text, unescape
 
 
 class Amount(NamedTuple):
@@ -40,11 +41,12 @@ class Use(NamedTuple):
 
 
 class Values:
-    """Judges the values of one file."""
+    """Judges the values of one file. ``clients`` are the names of the host's clients, ``None`` if nobody told them."""
 
-    def __init__(self, names: Names, report: Report) -> None:
+    def __init__(self, names: Names, report: Report, clients: Sequence[str] | None = None) -> None:
         self.names = names
         self.report = report
+        self.clients = clients
 
     # ---- quantities
 
@@ -131,6 +133,27 @@ class Values:
             self.report.error("P211", f"{subject} cannot be empty", text.span, "nothing in it", help=help)
             return None
         return found
+
+    def client(self, phrase: tree.Phrase) -> str | None:
+        """The name of a client, bare or in quotes; one that the host has, if its clients are known."""
+        if isinstance(phrase, tree.Missing):
+            return None
+        if isinstance(phrase, tree.Text):
+            name = self.plain(phrase, "the name of a client", "write the name the host knows it by")
+        else:
+            name = phrase.text
+        if name is not None and self.clients is not None and name not in self.clients:
+            self._unknown_client(name, phrase.span, self.clients)
+        return name
+
+    def _unknown_client(self, name: str, span: Span, clients: Sequence[str]) -> None:
+        near = nearest(name, clients)
+        fix: tuple[Edit, ...] = ()
+        if near:
+            help, fix = f"did you mean `{near}`?", (Edit(span, client_text(near)),)
+        else:
+            help = f"known: {quoted(sorted(clients), 'and')}" if clients else "no client is declared"
+        self.report.error("P306", f"there is no client `{name}`", span, "not declared", help=help, fix=fix)
 
     # ---- names
 

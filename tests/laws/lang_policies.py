@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
 from engine.core.policy import Policy
-from engine.core.vocabulary import PREFER_ORDER, RESOURCES
+from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES
 from policy_lang.quantities import MAX, duration_text, money_text
 
 COUNTS = st.one_of(
@@ -17,8 +18,9 @@ COUNTS = st.one_of(
 )
 PIECES = st.sampled_from(["{left}", "{used}", "{limit}", "{tool}", "{resource}", "{{", "}", '"', "\\", "\n", "\t", "é", "日本", "a", " #", "then", "%"])  # fmt: skip
 TEXTS = st.lists(PIECES, min_size=1, max_size=6).map("".join).filter(lambda text: text.strip())
+RESERVED = {"then", "stop", "finalize", "retry", "fallback", "extend", "reply"}
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}(-[a-z0-9]{1,3})?", fullmatch=True).filter(
-    lambda name: name not in {"then", "stop", "finalize", "retry", "fallback", "extend", "reply", "using", "unlimited"}
+    lambda name: name not in {*RESERVED, "using", "unlimited"}
 )
 GLOBS = st.from_regex(r"[a-z_*?]{1,10}", fullmatch=True)
 
@@ -32,6 +34,8 @@ def _ladders(draw: st.DrawFn, resource: str, most: int | None) -> list[dict[str,
         steps.append({"do": "extend", "by": draw(COUNTS.filter(bool))})
     for _ in range(draw(st.integers(0, 2))):
         steps.append({"do": "finalize", "using": draw(NAMES)})
+        if resource != "wall" and draw(st.booleans()):
+            steps.append({"do": "consult", "name": draw(NAMES)})
     end = draw(st.sampled_from(["", "stop", "finalize", "text"]))
     if end == "stop":
         steps.append({"do": "stop"})
@@ -63,6 +67,84 @@ def _limits(draw: st.DrawFn, key: tuple[str, str | None]) -> dict[str, Any]:
     }
 
 
+CLIENTS = st.one_of(NAMES, st.sampled_from(["stop", "vendor/model-3.5", 'a "b"', "using", "unlimited", "then"]))
+WAITS = st.integers(0, 600_000)
+
+
+@st.composite
+def _retries(draw: st.DrawFn) -> dict[str, Any]:
+    made: dict[str, Any] = {"do": "retry", "times": draw(st.integers(1, 5))}
+    if draw(st.booleans()):
+        made["least"], made["most"] = sorted(draw(st.tuples(WAITS, WAITS)))
+        made["jitter"] = draw(st.booleans())
+    return made
+
+
+@st.composite
+def _failure_rules(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rules for some reasons, each reason in one rule only."""
+    reasons = draw(st.lists(st.sampled_from(sorted(REASONS)), unique=True, max_size=5))
+    rules: list[dict[str, Any]] = []
+    while reasons:
+        take = draw(st.integers(1, len(reasons)))
+        rules.append({"reasons": reasons[:take], "then": draw(_failure_ladders())})
+        reasons = reasons[take:]
+    if draw(st.booleans()):
+        rules.append({"reasons": ["*"], "then": draw(_failure_ladders())})
+    return rules
+
+
+@st.composite
+def _failure_ladders(draw: st.DrawFn) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = [draw(_retries()) for _ in range(draw(st.integers(0, 2)))]
+    chain = draw(st.lists(CLIENTS, unique=True, max_size=3))
+    if chain:
+        scope = draw(st.sampled_from(["run", "call", "time"]))
+        ms = draw(st.integers(1, 10**7)) if scope == "time" else None
+        steps.append({"do": "fallback", "clients": chain, "scope": scope, "ms": ms})
+    if draw(st.booleans()):
+        steps.append({"do": "consult", "name": draw(NAMES)})
+    end = draw(st.sampled_from(["", "stop", "finalize", "text", "using"]))
+    if end == "stop" or (not steps and not end):
+        steps.append({"do": "stop"})
+    elif end:
+        words = {"text": {"text": draw(TEXTS)}, "using": {"using": draw(NAMES)}, "finalize": {}}[end]
+        steps.append({"do": "finalize", **words})
+    return steps
+
+
+@st.composite
+def _detectors(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+    n = 2 * draw(st.integers(2, 32)) if kind == "alternating" else draw(st.integers(1, 64))
+    made: dict[str, Any] = {"kind": kind, "n": n}
+    if kind == "failure_rate":
+        made["percent"] = draw(st.integers(1, 100))
+    if kind == "slow":
+        made["ms"] = draw(st.integers(1, 10**7))
+    return made
+
+
+KINDS = ["same_args", "alternating", "failures", "failure_rate", "same_result", "slow"]
+
+
+@st.composite
+def _breakers(draw: st.DrawFn) -> dict[str, Any]:
+    kinds = draw(st.lists(st.sampled_from(KINDS), unique=True, min_size=1, max_size=4))
+    made: dict[str, Any] = {"glob": draw(GLOBS), "trips": [draw(_detectors(kind)) for kind in kinds]}
+    if draw(st.booleans()):
+        made["reset"] = draw(st.integers(1, 10**7))
+        made["probe"] = draw(st.one_of(st.none(), st.integers(1, 5)))
+    made["when_open"] = draw(st.sampled_from(["skip", "hide", "stop", "finalize"]))
+    if made["when_open"] in ("skip", "finalize"):
+        made["text"] = draw(st.one_of(st.none(), TEXTS))
+    if made["when_open"] == "finalize" and made["text"] is None:
+        made["using"] = draw(st.one_of(st.none(), NAMES))
+    made["count_denied"] = draw(st.sampled_from(["nothing", "failure", "success"]))
+    made["per_args"] = made["when_open"] != "hide" and draw(st.booleans())
+    made["apply"] = draw(st.sampled_from(["round_end", "now"]))
+    return made
+
+
 KEYS = [(name, scope) for name, known in RESOURCES.items() for scope in (known.scopes or (None,))]
 
 
@@ -92,6 +174,10 @@ def _tools(draw: st.DrawFn) -> dict[str, Any]:
         rule["limit_text"] = draw(st.one_of(st.none(), TEXTS))
     if draw(st.booleans()):
         rule["timeout"] = draw(COUNTS.filter(bool))
+    if draw(st.booleans()):
+        rule["ask"], rule["ask_within"] = True, draw(st.one_of(st.none(), COUNTS.filter(bool)))
+    if draw(st.booleans()):
+        rule["retry"] = draw(_retries())
     return rule
 
 
@@ -103,11 +189,9 @@ def policies(draw: st.DrawFn) -> Policy:
     thresholds: list[dict[str, Any]] = []
     if limited:
         for resource in draw(st.lists(st.sampled_from(limited), max_size=3, unique=True)):
-            text = draw(st.one_of(st.none(), TEXTS))
-            action = "warn" if text is None else "tell"
-            thresholds.append(
-                {"percent": draw(st.integers(1, 99)), "resource": resource, "action": action, "text": text}
-            )
+            action = draw(st.sampled_from(["warn", "tell", "use"]))
+            words = {"tell": {"text": draw(TEXTS)}, "use": {"client": draw(CLIENTS)}, "warn": {}}[action]
+            thresholds.append({"percent": draw(st.integers(1, 99)), "resource": resource, "action": action, **words})
     models = draw(st.lists(st.from_regex(r"[a-z/.-]{1,8}", fullmatch=True), unique=True, min_size=1, max_size=3))
     prices = [
         {"model": model, "input": draw(COUNTS), "output": draw(COUNTS), "cached": draw(st.one_of(st.none(), COUNTS))}
@@ -119,6 +203,8 @@ def policies(draw: st.DrawFn) -> Policy:
             "limits": limits,
             "finalization": draw(_finalizations()),
             "thresholds": thresholds,
+            "failures": draw(_failure_rules()),
+            "breakers": draw(st.lists(_breakers(), max_size=3, unique_by=repr)),
             "tools": draw(st.lists(_tools(), max_size=4)),
             "prices": prices,
         }
@@ -164,19 +250,74 @@ class Writer:
         return self._gap().join(word for word in words if word) + comment
 
     def _steps(self, limit: Any) -> list[str]:
-        unit = RESOURCES[limit.resource].unit
-        words = []
-        for step in limit.then:
-            if step.do == "stop":
-                words.append("then stop")
-            elif step.do == "extend":
-                words.append(f"then extend {self._name(_amount(step.by, unit))} once")
-            elif step.using:
-                words.append(f"then finalize using {step.using}")
-            else:
-                words.append(f"then finalize {self._name(literal(step.text)) if step.text else ''}".rstrip())
-        between = self.rng.choice([" ", "\n      ", "  # why\n\n   # really\n  "])
-        return [between.join(["", *words]).lstrip(" ")] if words else []
+        words = [f"then {self._step(step, RESOURCES[limit.resource].unit)}" for step in limit.then]
+        return [self._between().join(["", *words]).lstrip(" ")] if words else []
+
+    def _between(self) -> str:
+        return self.rng.choice([" ", "\n      ", "  # why\n\n   # really\n  "])
+
+    def _step(self, step: Any, unit: str = "count") -> str:
+        match step.do:
+            case "stop":
+                return "stop"
+            case "extend":
+                return f"extend {self._name(_amount(step.by, unit))} once"
+            case "consult":
+                return f"consult {step.name}"
+            case "retry":
+                return self._retry(step)
+            case "fallback":
+                return self._fallback(step)
+        return self._finalize(step)
+
+    def _finalize(self, step: Any) -> str:
+        if step.using:
+            return f"finalize using {step.using}"
+        return f"finalize {self._name(literal(step.text)) if step.text else ''}".rstrip()
+
+    def _retry(self, step: Any) -> str:
+        usual = (step.least, step.most, step.jitter) == (1_000, 30_000, True)
+        if usual and self.rng.random() < 0.7:
+            return f"retry {self._name(str(step.times))}"
+        waits = f"every {self._name(duration_text(step.least))}..{duration_text(step.most)}"
+        return f"retry {self._name(str(step.times))} {waits}{' jitter' if step.jitter else ''}"
+
+    def _client(self, name: str) -> str:
+        plain = re.fullmatch("[a-z_][a-z0-9_]*", name) and name not in RESERVED
+        return name if plain and self.rng.random() < 0.8 else literal(name)
+
+    def _fallback(self, step: Any) -> str:
+        lasting = {"run": self.rng.choice(["", " for run"]), "call": " for call"}.get(step.scope)
+        chain = " -> ".join(self._client(name) for name in step.clients)
+        return f"fallback {chain}{lasting if lasting is not None else f' for {self._name(duration_text(step.ms))}'}"
+
+    def _failure(self, rule: Any) -> str:
+        reasons = list(rule.reasons)
+        self.rng.shuffle(reasons)
+        steps = f"{self._between()}then ".join(self._step(step) for step in rule.then)
+        return self._line(f"on llm_failure {', '.join(reasons)}", steps)
+
+    def _breaker(self, breaker: Any) -> str:
+        lines = [f"trip {self._detector(detector)}" for detector in breaker.trips]
+        if breaker.reset:
+            probe = f" probe {self._name(str(breaker.probe))}" if breaker.probe else ""
+            lines.append(f"reset after {self._name(duration_text(breaker.reset))}{probe}")
+        if breaker.when_open == "finalize":
+            lines.append(f"when_open {self._finalize(breaker)}")
+        else:
+            lines.append(f"when_open {breaker.when_open} {self._name(literal(breaker.text)) if breaker.text else ''}")
+        lines.append(f"count denied as {breaker.count_denied}")
+        lines += ["per args"] if breaker.per_args else []
+        lines.append(f"apply {breaker.apply}")
+        return self._block(f"breaker {literal(breaker.glob)}", lines)
+
+    def _detector(self, detector: Any) -> str:
+        n = self._name(str(detector.n))
+        if detector.kind == "failure_rate":
+            return f"failure_rate {self._name(f'{detector.percent}%')} of {n}"
+        if detector.kind == "slow":
+            return f"slow {self._name(duration_text(detector.ms))} of {n}"
+        return f"{detector.kind} {n}"
 
     def _limit(self, limit: Any) -> str:
         unit = RESOURCES[limit.resource].unit
@@ -217,6 +358,11 @@ class Writer:
             clauses.append(f"limit {self._name(str(rule.limit))} {text}".rstrip())
         if rule.timeout is not None:
             clauses.append(f"timeout {self._name(duration_text(rule.timeout))}")
+        if rule.ask:
+            within = f"within {self._name(duration_text(rule.ask_within))}" if rule.ask_within else ""
+            clauses.append(f"ask {within}".rstrip())
+        if rule.retry is not None:
+            clauses.append(self._retry(rule.retry))
         self.rng.shuffle(clauses)
         return self._line("tool", literal(rule.glob), *clauses)
 
@@ -226,12 +372,15 @@ class Writer:
 
     def _threshold(self, threshold: Any) -> str:
         text = self._name(literal(threshold.text)) if threshold.text else ""
+        text = self._client(threshold.client) if threshold.client else text
         return self._line(f"at {self._name(f'{threshold.percent}%')} of {threshold.resource}", threshold.action, text)
 
     def write(self, policy: Policy) -> str:
         statements = [self._block("limits", [self._limit(limit) for limit in policy.limits])]
         statements.append(self._finalization(policy.finalization))
         statements += [self._threshold(threshold) for threshold in policy.thresholds]
+        statements += [self._failure(rule) for rule in policy.failures]
+        statements += [self._breaker(breaker) for breaker in policy.breakers]
         statements += [self._tool(rule) for rule in policy.tools]
         statements.append(self._block("prices", [self._price(price) for price in policy.prices]))
         statements += self.names

@@ -1,0 +1,174 @@
+"""The clients of ``policy run``, by name: from ``--model``, from a settings file, from the journal of a run.
+
+Only clients that the run can use are made: a key that is missing for any other is nobody's concern.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from engine.clients.http_client import HttpClient
+    from engine.core.policy import Policy
+    from engine.store.protocol import RunRecord
+    from policy_lang.settings import ClientSettings, Settings
+
+
+class ClientsError(Exception):
+    """The arguments do not name the clients that the run needs. The message says what to do."""
+
+
+class Model(NamedTuple):
+    """One ``--model``: ``name`` is empty where none was given; ``spec`` is PROVIDER:MODEL, or a name of the settings."""
+
+    name: str
+    spec: str
+
+
+_NAMED = re.compile(r"([^:=\s]+)=(.+)", re.DOTALL)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        type=_model,
+        metavar="[NAME=]PROVIDER:MODEL",
+        help="openai:MODEL or anthropic:MODEL, the key is read from the environment; with NAME= a client that the "
+        "policy may switch to (repeatable, the first is asked first)",
+    )
+    parser.add_argument(
+        "--base-url",
+        action="append",
+        default=[],
+        type=_base_url,
+        metavar="[NAME=]URL",
+        help="another server that speaks the provider's wire format, for every --model or for the one of that name",
+    )
+    parser.add_argument("--settings", metavar="FILE", help="clients by name (default: policy.toml beside the policy)")
+
+
+def _model(text: str) -> Model:
+    match = _NAMED.fullmatch(text)
+    return Model(match[1], match[2]) if match else Model("", text)
+
+
+def _base_url(text: str) -> tuple[str, str]:
+    match = _NAMED.fullmatch(text)
+    return (match[1], match[2]) if match else ("", text)
+
+
+def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) -> dict[str, HttpClient]:
+    """The clients that this policy can use, by name, the one that is asked first in front.
+
+    Raises:
+        ClientsError: none is named, or one that the policy names is missing.
+        SettingsError: the settings file cannot be used.
+        ClientConfigError: a client cannot be made, a key is missing.
+    """
+    settings = _settings(args)
+    models: list[Model] = args.model or (_recorded(record) if record is not None else [])
+    known = settings.clients if settings else {}
+    primary, given = _primary(models, known)
+    names = [primary, *(name for name in policy.clients() if name != primary)]
+    if record is not None:
+        names = list(dict.fromkeys([*names, *(model.name for model in _recorded(record))]))
+    _all_there(policy, names, given, known, settings)
+    urls = dict(args.base_url)
+    return {name: _client(name, given.get(name), known.get(name), urls) for name in names if name in given or name in known}
+
+
+def _settings(args: argparse.Namespace) -> Settings | None:
+    from policy_lang import settings
+
+    path = args.settings
+    if path is None and args.file is not None:
+        path = settings.find(os.path.dirname(args.file) or ".", args.root)
+    return settings.load(path) if path is not None else None
+
+
+def _primary(models: list[Model], known: Mapping[str, ClientSettings]) -> tuple[str, dict[str, str]]:
+    """The name of the client that is asked first, and the models given on the command line by name."""
+    given: dict[str, str] = {}
+    order: list[str] = []
+    for model in models:
+        if not model.name and ":" not in model.spec:
+            if model.spec not in known:
+                raise ClientsError(f"there is no client named `{model.spec}`{_near(model.spec, known)}")
+            order.append(model.spec)
+            continue
+        name = model.name or model.spec.partition(":")[2].strip() or model.spec
+        if name in given:
+            raise ClientsError(f"two models are named `{name}`: give them names, as in --model NAME={model.spec}")
+        given[name] = model.spec
+        order.append(name)
+    if not order:
+        order = list(known)
+    if not order:
+        raise ClientsError("name a model: --model openai:NAME or --model anthropic:NAME")
+    return order[0], given
+
+
+def _all_there(
+    policy: Policy,
+    names: Iterable[str],
+    given: Mapping[str, str],
+    known: Mapping[str, ClientSettings],
+    settings: Settings | None,
+) -> None:
+    for name in names:
+        if name not in given and name not in known:
+            where = f"a table [clients.{name}] in {settings.path if settings else 'policy.toml'}"
+            near = _near(name, [*given, *known])
+            raise ClientsError(
+                f"the policy `{policy.name}` names the client `{name}`, and nothing says what it is{near}: give "
+                f"--model {name}=openai:MODEL, or {where}"
+            )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean `{near[0]}`?)" if near else ""
+
+
+def _client(name: str, spec: str | None, known: ClientSettings | None, urls: Mapping[str, str]) -> HttpClient:
+    from engine.clients import from_spec
+
+    options: dict[str, Any] = {"name": name}
+    url = urls.get(name)
+    if spec is None:
+        assert known is not None
+        spec, url = f"{known.wire}:{known.model}", url or known.base_url
+        options |= {"max_output": known.max_output}
+        if known.key_env:
+            options["api_key_env"] = known.key_env
+    else:
+        url = url or urls.get("")
+    if url:
+        options["base_url"] = url
+    return from_spec(spec, **options)
+
+
+def _recorded(record: RunRecord) -> list[Model]:
+    """The clients a journaled run began with, as ``--model`` takes them."""
+    import msgspec
+
+    from engine.clients.spec import PROVIDERS
+    from engine.run.records import HostRecord
+
+    host = msgspec.json.decode(record.host, type=HostRecord)
+    providers = {kind.wire: name for name, kind in PROVIDERS.items()}
+    names = [host.primary, *(name for name in host.clients if name != host.primary)]
+    models = []
+    for name in names:
+        wire, model = host.clients[name]
+        if wire not in providers:
+            raise ClientsError(f"the run began with a client of its host's own ({wire}): resume it with that host")
+        models.append(Model(name, f"{providers[wire]}:{model}"))
+    return models
