@@ -88,12 +88,19 @@ class BreakerTable:
         probe = index in call.probes
         if failed is None:
             return self.release(states, structs.replace(call, probes=(index,))) if probe else states
-        done = Execution(failed, call.args, call.result, call.ended - call.started, probe)
-        state = self._state(states, index, breaker, call)
-        after = record(breaker, state, done, at)
-        if after.opened is not None and after.opened != state.opened:
-            notes.append(_tripped(breaker, call.tool))
-        return _put(states, after)
+        own = self._state(states, index, breaker, call)
+        concerned = [own]
+        if probe:
+            # A probe may be the tool's and not its argument set's: whoever waits for it learns how it went.
+            seen = self._seen(states, index, call.tool, call.args)
+            concerned += [state for state in seen if state.probing and state.key != own.key]
+        for state in concerned:
+            done = Execution(failed, call.args, call.result, call.ended - call.started, probe and state.probing)
+            after = record(breaker, state, done, at)
+            if after.opened is not None and after.opened != state.opened:
+                notes.append(_tripped(breaker, call.tool))
+            states = _put(states, after)
+        return states
 
     def _state(self, states: States, index: int, breaker: Breaker, call: RoundCall) -> BreakerState:
         key = _key(breaker, call.tool, call.args)
@@ -157,7 +164,11 @@ def _find(states: States, breaker: int, key: str) -> BreakerState | None:
 def _put(states: States, state: BreakerState) -> States:
     at = bisect_left(states, _order(state), key=_order)
     known = at < len(states) and _order(states[at]) == _order(state)
-    return (*states[:at], state, *states[at + 1 if known else at :])
+    # What remembers nothing need not be remembered: 64 sets of arguments that work leave room for one that fails.
+    new = () if state == BreakerState(state.breaker, state.key) else (state,)
+    if not new and not known:
+        return states
+    return (*states[:at], *new, *states[at + 1 if known else at :])
 
 
 def _order(state: BreakerState) -> tuple[int, str]:

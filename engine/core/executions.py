@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from engine.core.breakers import BreakerState
 from engine.core.core import PHASE, Core, illegal_phase
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, stopped, wake_at
@@ -39,6 +40,8 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
     if e.at >= deadline:
         return _answered_instead(core, s, e.at, found, "timed_out")
+    if facts.breakers and call.status == WAITING:
+        s, call = _reserved(core, s, call, e.at)
     attempt = call.attempt + 1
     # Only breakers ask how long an execution took.
     first = (call.started or e.at) if facts.breakers else 0
@@ -51,6 +54,21 @@ def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, .
     """With ``apply now``, did a breaker open after this call was judged? (Its own probe does not count.)"""
     others = tuple(i for i in matching if core.breakers.all[i].apply == "now" and i not in call.probes)
     return bool(others) and core.breakers.verdict(s.book.breakers, others, call.tool, call.args, at)[0] > 0
+
+
+def _reserved(core: Core, s: State, call: RoundCall, at: int) -> tuple[State, RoundCall]:
+    """A call that goes on is the probe of every breaker that has become half-open since it was judged."""
+    matching = tuple(i for i in core.tools.facts(call.tool).breakers if i not in call.probes)
+    states, probes = core.breakers.reserve(s.book.breakers, matching, call.tool, call.args, at)
+    if not probes:
+        return s, call
+    return _with_breakers(s, states), structs.replace(call, probes=(*call.probes, *probes))
+
+
+def _with_breakers(s: State, states: tuple[BreakerState, ...]) -> State:
+    if states is s.book.breakers:
+        return s
+    return structs.replace(s, book=structs.replace(s.book, breakers=states))
 
 
 def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
@@ -148,16 +166,20 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
     call = s.round[found]
-    if e.args is not None:
-        call = structs.replace(call, args=e.args)
     if e.answer != "granted":
         return _withheld(core, s, e.at, found, call, e.answer)
     facts = core.tools.facts(call.tool)
+    if e.args is not None and e.args != call.args:
+        # Another argument set: what was reserved for the proposed one is given back, and it is judged again.
+        s = _with_breakers(s, core.breakers.release(s.book.breakers, call))
+        call = structs.replace(call, args=e.args, probes=())
     matching = tuple(i for i in facts.breakers if i not in call.probes)
     if core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)[0]:
         return _withheld(core, s, e.at, found, call, "breaker")
     v, rule = core.react.granted(s.vars)
     deadline = tool_deadline(core, s, v, e.at, facts.timeout)
+    if facts.breakers:
+        s, call = _reserved(core, s, call, e.at)
     granted = structs.replace(call, status=WAITING, deadline=NO_TIME)
     n = s.n + 1
     after = State(v, e.at, n, s.call, _with(s.round, found, granted), s.book)
@@ -168,10 +190,14 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
 def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) -> Result:
     """What was held for the call is given back, and it gets a result that says why it did not run."""
     v, _ = core.react.withheld(s.vars)
-    outcome = "denied" if why == "refused" else ""
+    # No answer in time is a refusal; where nobody could be asked, nobody has refused.
+    outcome = "denied" if why in ("refused", "expired") else ""
     replied = RoundCall(call.id, call.tool, call.args, REPLIED, 0, why, outcome=outcome, probes=call.probes)
     held = structs.replace(s, vars=v, book=structs.replace(s.book, tool_counts=_uncounted(core, s, call)))
-    after, decision = _one_less(core, held, at, _with(s.round, i, replied))
+    notes: tuple[Note, ...] = ()
+    if outcome and core.breakers.all:
+        held, notes = _learn(core, held, (replied,), at, "now")
+    after, decision = _one_less(core, held, at, _with(s.round, i, replied), notes)
     reply = _skipped(core, i, call) if why == "breaker" else closing(i, call, why)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(reply,))
@@ -231,9 +257,7 @@ def _learn(core: Core, s: State, calls: tuple[RoundCall, ...], at: int, when: st
         for call in calls:
             if call.probes and call.status == REPLIED and not call.outcome:
                 states = core.breakers.release(states, call)
-    if states is book.breakers:
-        return s, notes
-    return structs.replace(s, book=structs.replace(book, breakers=states)), notes
+    return _with_breakers(s, states), notes
 
 
 def _tool_ends(core: Core, s: State, e: ToolEnded) -> Result:

@@ -11,6 +11,7 @@ ENGINE = Path(__file__).resolve().parents[2] / "engine"
 
 ALLOWED = {
     "__future__",
+    "bisect",
     "collections",
     "collections.abc",
     "dataclasses",
