@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,11 +16,13 @@ from engine.core.step import Compiled, compile
 from engine.run import sizes
 from engine.run.approvals import Approver
 from engine.run.contents import Contents
+from engine.run.decision_log import DecisionLog, Logged, Sink
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
 from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hooks, RequestProcessor
 from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
+from engine.run.listeners import Listener, Observer, together
 from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive
 from engine.run.narrator import Narrator
@@ -47,7 +50,8 @@ class Driver:
     one such calls are refused at once. ``allow_missing_clients``: clients that the policy names and this driver lacks
     are skipped, with a note, instead of being an error here. ``journal``: a store; without one a run cannot be
     resumed, and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output``
-    (tokens) go into every request; a client's own ``max_output`` goes before. Hooks: see ``engine.run.hooks``.
+    (tokens) go into every request; a client's own ``max_output`` goes before. ``log``: a file or a function that gets
+    one line for each decision. ``telemetry``: see ``engine.telemetry``. Hooks: see ``engine.run.hooks``.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class Driver:
         after_model: Sequence[AfterModel] = (),
         before_tool: Sequence[BeforeTool] = (),
         after_tool: Sequence[AfterTool] = (),
+        log: DecisionLog | str | os.PathLike[str] | Sink | None = None,
+        telemetry: Observer | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.compiled = policy if isinstance(policy, Compiled) else compile(policy)
@@ -100,6 +106,8 @@ class Driver:
         self._threads: dict[str, Used] = {}
         self._live: set[str] = set()
         """Threads with a run going on."""
+        self._log = log if log is None or isinstance(log, DecisionLog) else DecisionLog(log)
+        self._telemetry = telemetry
         self._policy_json = self.compiled.policy.model_dump_json()
         self._background: Background | None = None
 
@@ -186,7 +194,9 @@ class Driver:
         return self._sync().result(lambda: self.resume(run_id))
 
     async def aclose(self) -> None:
-        """Close the clients."""
+        """Close the clients, and the file of the decision log."""
+        if self._log is not None:
+            self._log.close()
         for client in self._host.clients.values():
             await client.aclose()
 
@@ -242,11 +252,15 @@ class Driver:
         self, spec: RunSpec, store: Store, contents: Contents, recorded: tuple[Recorded, ...], stream: bool
     ) -> RunHandle:
         told = Stream() if stream else None
-        narrator = None
+        listeners: list[Listener] = []
         if told is not None:
-            narrator = Narrator(self.compiled.core, contents.get, told.emit)
+            listeners.append(Narrator(self.compiled.core, contents.get, told.emit))
             told.emit(RunBegan(spec.run))
-        effects = LocalEffects(self._host, spec, contents, store, self._clock, narrator, recorded)
+        if self._log is not None:
+            listeners.append(Logged(self._log, self.compiled, spec.run, contents.get))
+        if self._telemetry is not None:
+            listeners.append(self._telemetry.of_run(self.compiled, spec, self._host, contents.get))
+        effects = LocalEffects(self._host, spec, contents, store, self._clock, together(listeners), recorded)
         effects.inbox.serve(self._drive(spec, contents, effects, told))
         return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
 

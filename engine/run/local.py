@@ -13,7 +13,7 @@ import contextvars
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Ask, Note, Resolve, digest
@@ -25,29 +25,13 @@ from engine.run.contents import Contents
 from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
+from engine.run.listeners import Listener
 from engine.run.result import RunResult
 from engine.run.timers import Alarm, Clock
 from engine.store.protocol import Journal
 
 Recorded = tuple[e.AnyEvent, str]
 """An event as it was journaled, and the digest of the decision it got."""
-
-
-class Listener(Protocol):
-    """Who follows a run while it goes on."""
-
-    streams: bool
-    """Does it want to see text as it arrives?"""
-
-    def replayed(self, event: e.AnyEvent, state: State) -> None: ...
-
-    def decided(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None: ...
-
-    def started(self, effect: Effect) -> None: ...
-
-    def delta(self, effect: ModelCall, text: str) -> None: ...
-
-    def noted(self, note: Note) -> None: ...
 
 
 class _Flight:

@@ -49,7 +49,8 @@ class Terminal:
 
     async def _ask(self, request: ApprovalRequest) -> bool | Mapping[str, Any]:
         where = f"  [{request.because}]" if request.because else ""
-        _say(f"\nAllow {printable(request.name)} {printable(json.dumps(dict(request.arguments), default=str))} ?{where}\n")
+        arguments = json.dumps(dict(request.arguments), default=str, ensure_ascii=False)
+        _say(f"\nAllow {printable(request.name)} {printable(arguments)} ?{where}\n")
         while True:
             _say(f"  y yes, n no, e edit{_left(request.until)}: ")
             line = await _line()

@@ -24,7 +24,7 @@ class ClientsError(Exception):
 
 
 class Model(NamedTuple):
-    """One ``--model``: ``name`` is empty where none was given; ``spec`` is PROVIDER:MODEL, or a name of the settings."""
+    """One ``--model``: ``name`` is empty where none was given, ``spec`` PROVIDER:MODEL or a name of the settings."""
 
     name: str
     spec: str
@@ -81,7 +81,9 @@ def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) 
         names = list(dict.fromkeys([*names, *(model.name for model in _recorded(record))]))
     _all_there(policy, names, given, known, settings)
     urls = dict(args.base_url)
-    return {name: _client(name, given.get(name), known.get(name), urls) for name in names if name in given or name in known}
+    return {
+        name: _client(name, given.get(name), known.get(name), urls) for name in names if name in given or name in known
+    }
 
 
 def _settings(args: argparse.Namespace) -> Settings | None:

@@ -137,9 +137,10 @@ class LiveView(PlainView):
         from rich.live import Live
 
         self._console = Console(file=self.out, highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._panel)
         self._said = s.ShownText()
         self._retry: s.RetryPlanned | None = None
+        # It draws by itself, eight times a second: a wait counts down.
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._panel)
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -162,6 +163,8 @@ class LiveView(PlainView):
             self._retry = event
         elif isinstance(event, s.CallStarted):
             self._retry = None
+        elif isinstance(event, s.CallEnded):
+            self._said = s.ShownText()
         super().show(event)
         self._live.refresh()
 
@@ -180,7 +183,7 @@ class LiveView(PlainView):
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1))
-        for budget in self.budgets.values():
+        for budget in list(self.budgets.values()):  # drawn from another thread
             numbers = f"{amount(budget.unit, budget.used)} of {amount(budget.unit, budget.maximum)}"
             table.add_row(budget.limit, bar(budget.used, budget.maximum), numbers)
         parts: list[RenderableType] = [table]
