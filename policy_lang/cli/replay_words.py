@@ -34,6 +34,8 @@ def event_words(event: e.AnyEvent) -> str:
             return f"tool call {id}{f' ({name})' if name else ''} is about to start"
         case e.ToolEnded(id=id, status=status):
             return f"tool call {id} ends: {status}"
+        case e.ApprovalGiven(id=id, answer=answer):
+            return f"about tool call {id} a person is asked: {answer}"
         case e.UsageReported(call=call, usage=usage):
             return f"call {call} has used {usage.input} input and {usage.output} output tokens so far"
         case e.Tick():
@@ -57,6 +59,8 @@ def decision_words(decision: d.AnyDecision, at: int) -> str:
             return _verdicts(decision)
         case d.Execute(id=id):
             return f"run tool call {id}"
+        case d.Ask(id=id):
+            return f"ask a person about tool call {id}"
         case d.Reply(id=id, why=why):
             return f"refuse tool call {id} ({why})"
         case d.Resolve(name=name):
