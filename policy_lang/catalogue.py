@@ -133,8 +133,23 @@ P302 fewer rounds than written
 P303 alternating window odd or too small
     `trip alternating W` looks for A, B, A, B among the last W failures: W is even and at least 4.
 
+P304 breaker that trips at once
+    One failure is no row of failures with equal arguments, and one result repeats nothing. `failures 1` says that
+    a single failure is enough.
+
 P305 extension above the limit
     `extend` adds at most the original limit, so a larger number is capped to it.
+
+P306 fallback without a client to go to
+    A chain of `fallback` names each client once, and each client is one that the host has. Which it has is known
+    where clients are declared: `--clients small,large`, or tables `[clients.NAME]` in a file `policy.toml` beside
+    the policy. A client that has failed in a call is not asked again in it, so a later `fallback` to the same
+    clients is never taken.
+
+P307 breaker in the shadow of another
+    Several breakers may match a tool, and any open one skips it. One that never resets and trips earlier, for the
+    same kind of failures, leaves the other nothing to do. A breaker that resets leaves it something: the second
+    may then count on, and trip for longer.
 
 P310 threshold that is never of use
     A threshold is a percentage from 1% to 99% of a resource that has a limit. At 100% the limit's own ladder
@@ -143,9 +158,20 @@ P310 threshold that is never of use
 P311 empty text
     An empty instruction tells the model nothing. `finalize` alone uses the default instruction.
 
+P312 `retry` where trying again does not help
+    A wrong key, a request that the provider refuses, a filtered answer and a conversation that is too long are the
+    same a second later. A `retry` that is reached through a broader reason, such as `*` or `provider`, is skipped
+    for the first three without being told. A larger model may help where the conversation is too long: `fallback`.
+
 P313 unreachable step
-    `stop` and `finalize` end a ladder; nothing behind them is ever taken. Only `finalize using NAME` may be
-    followed by more: if the host's function fails, the next step is taken.
+    `stop` and `finalize` end the ladder of a limit; nothing behind them is ever taken. Only `finalize using NAME`
+    may be followed by more: if the host's function fails, the next step is taken. In a ladder for failed calls
+    `finalize` is skipped once a run had its final call, so steps may follow it, but no second `finalize`.
+
+P314 waits longer than the run may last
+    The waits of a `retry` double from the shortest to the longest, and jitter may double each of them once more.
+    One that would not end before the deadline of `wall` is not begun: the next step of the ladder is taken. What a
+    provider asks for is not counted here.
 
 P315 `override` that changes nothing
     `override` marks that a line loosens a base's limit. On a line that does not, it would hide a later
@@ -155,12 +181,25 @@ P316 change of a locked limit
     A limit marked `locked` cannot be changed by files that extend it, neither loosened nor tightened. A limit
     of the same resource in another scope can be added.
 
+P318 clause for tools that never run
+    A `limit`, `timeout`, `ask` or `retry` is for tools that may run. Where every tool that the pattern matches is
+    denied, it has no effect. An `allow` in the file that denies is an exception to a broader `deny`.
+
+P320 two rules for one reason
+    A failed call has one ladder, that of the most specific rule that names its reason. Two rules of one file for the
+    same reason leave open which; write all steps in one. A file that extends another may have its own rule: it takes
+    the place of the base's rule for that reason.
+
 P319 unused name
     A `param` or `let` that nothing uses is usually a line that lost its use, or a misspelling of one.
 
 P325 `cost` without prices
     Cost is tokens times prices. Without a `prices` block nothing could be counted and the limit would never
     act.
+
+P326 more attempts than a run may make
+    Each client that a ladder falls back to is tried and retried as the first was. If one failing call can take more
+    attempts than `llm_attempts` allows, the later steps of its ladder may never be reached.
 
 P328 only one call, and that one final
     `llm_calls 1 then finalize` makes the only call the final one, which has no tools: the agent can never use
@@ -176,6 +215,14 @@ P330 `finalize` without a reserve
 P332 instruction that is never sent
     Where several limits make the same call the final one, it carries the instruction of the preferred limit, by
     default `llm_calls`. If that is always reached in time, the other limit's instruction is dead text.
+
+P334 waiting without an end
+    `ask` without `within` waits for as long as nobody answers. Where a `wall` limits the run, that ends the wait.
+
+P335 decisions that depend on what ends first
+    By default a breaker looks at outcomes when a round is complete, in the order in which the model asked for its
+    tools, so that the same round always leads to the same decisions. With `apply now` a tool that has just failed
+    is refused sooner, and which calls are refused depends on the order in which tools happened to end.
 
 P338 loosening without `override`
     A file may tighten what it extends, and says `override` where it loosens. Looser is a larger maximum, or a

@@ -31,6 +31,19 @@ _AT_ONCE = {
 }
 
 
+_WORDS = {
+    tree.Trip: "trip",
+    tree.ResetNever: "reset",
+    tree.ResetAfter: "reset",
+    tree.WhenOpen: "when_open",
+    tree.WhenOpenEnding: "when_open",
+    tree.Count: "count",
+    tree.Keyed: "per",
+    tree.Apply: "apply",
+}
+"""The word that a line begins with; a breaker has each once, and each detector."""
+
+
 class BreakerLine(NamedTuple):
     """A breaker as one file states it. ``data`` has the shape of the policy's JSON; ``trips`` holds the nodes of
     ``data["trips"]``, one for one."""
@@ -75,8 +88,9 @@ def _once(block: tree.Breaker, report: Report) -> list[tree.BreakerLine]:
     for line in block.lines:
         if isinstance(line, tree.Broken):
             continue
-        words = line.span.text.split()
-        kind = " ".join(words[:2]) if isinstance(line, tree.Trip) else words[0]
+        kind = _WORDS.get(type(line), "")
+        if isinstance(line, tree.Trip) and isinstance(line.detector, tree.Name):
+            kind = f"trip {line.detector.text}"
         if kind in seen:
             label = Label(seen[kind].span, "first here")
             report.error("P210", f"`{kind}` is written twice", line.span, "again", label, help="keep one")

@@ -22,6 +22,10 @@ PARAMS: dict[str, dict[str, object]] = {
 """What the host sets, for the cases about that."""
 
 
+CLIENTS: dict[str, list[str]] = {"p306_unknown_client": ["small", "large", "vendor/model-2"]}
+"""The clients that the host has, for the case about that. In all others nobody knows them."""
+
+
 def names() -> list[str]:
     return sorted(path.stem for path in CASES.glob("*.policy"))
 
@@ -31,7 +35,7 @@ def findings(name: str) -> list[Diagnostic]:
     before = os.getcwd()
     os.chdir(CASES)
     try:
-        return check(f"{name}.policy", params=PARAMS.get(name))[1]
+        return check(f"{name}.policy", params=PARAMS.get(name), clients=CLIENTS.get(name))[1]
     finally:
         os.chdir(before)
 

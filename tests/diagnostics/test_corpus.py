@@ -83,9 +83,10 @@ def test_a_fix_makes_its_finding_go_away(name: str) -> None:
         source = finding.primary.span.source
         if source.name != f"{name}.policy":
             continue
-        params = corpus.PARAMS.get(name)
-        before = checks(source.text, source.name, root=root, params=params)[1]
-        after = checks(apply(source.text, finding.fix), source.name, root=root, params=params)[1]
+        params, clients = corpus.PARAMS.get(name), corpus.CLIENTS.get(name)
+        before = checks(source.text, source.name, root=root, params=params, clients=clients)[1]
+        fixed = apply(source.text, finding.fix)
+        after = checks(fixed, source.name, root=root, params=params, clients=clients)[1]
         same = (finding.code, finding.message)
         count = [(f.code, f.message) for f in before].count(same), [(f.code, f.message) for f in after].count(same)
         assert count[1] < count[0], (name, finding.code, finding.message, finding.fix)
