@@ -113,10 +113,12 @@ _RULES = (
 @st.composite
 def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """A well-formed policy with limits of at most ``largest``."""
-    counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, min_size=1, max_size=3))
-    amounts = draw(st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=2)) if draw(st.booleans()) else []
+    counted: list[ResourceName] = draw(st.lists(st.sampled_from(COUNTED), unique=True, min_size=1, max_size=3))
+    amounts: list[ResourceName] = draw(
+        st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=draw(st.integers(0, 2)))
+    )
     binding = {limit.id: limit for limit in (draw(limits(r, largest)) for r in [*counted, *amounts])}
-    second = draw(st.sampled_from([None, None, None, *counted]))
+    second: ResourceName | None = draw(st.sampled_from([None, None, None, *counted]))
     if second:
         other = draw(limits(second, largest))
         binding.setdefault(other.id, other)
@@ -142,7 +144,7 @@ def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
 def plain_policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """Proactive, without reserve, empty retries or functions of the host: those of which L12 speaks."""
     counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, max_size=4))
-    wanted = sorted({"llm_calls", "tool_iterations", *counted})
+    wanted: list[ResourceName] = sorted({*COUNTED[:2], *counted})
     chosen = tuple(draw(limits(resource, largest, asking=False)) for resource in wanted)
     return Policy(name="plain", limits=chosen, finalization=draw(finalizations(plain=True)))
 
@@ -269,10 +271,13 @@ _ATTEMPTS = st.integers(0, 3)
 _TIMES = st.sampled_from([0, 1, 2, 10, 50, 5_000, 5_100])
 
 
+_KINDS: list[Literal["function", "output", "hosted"]] = ["function", "function", "function", "hosted", "output"]
+
+
 @st.composite
 def proposals(draw: st.DrawFn) -> e.Proposed:
     """One proposed call with an id from a small pool, perhaps one that was used before."""
-    kind: Literal["function", "output", "hosted"] = draw(st.sampled_from(["function"] * 6 + ["hosted", "output"]))
+    kind = draw(st.sampled_from(_KINDS))
     name, known = draw(st.sampled_from([("search", True), ("shell", True), ("nobody", False)]))
     return e.Proposed(draw(_TOOL_IDS), name, "", kind, known, draw(st.sampled_from(["", "", "", "bad"])))
 

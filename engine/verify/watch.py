@@ -20,8 +20,6 @@ from engine.core.state import Outcome
 from engine.verify.ledger import Attempt, Ledger
 from engine.verify.observe import Observation
 
-_ASKING = (e.CallRequested, e.RetryDue, e.Resolved)
-
 
 class Watch:
     """Give it every event with its decision, in order; ``broken`` says in words which laws do not hold."""
@@ -40,6 +38,7 @@ class Watch:
         self._request = e.CallRequested(0, "")
         self._attempt = 0
         self._flying = False
+        self._last = ("", 0)
         self._resolve: d.Resolve | None = None
         self._grants: list[int] = []
         self._tools: dict[str, _Tool] = {}
@@ -53,12 +52,12 @@ class Watch:
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
             self._started(event, decision)
-        elif isinstance(event, _ASKING):
+        elif isinstance(event, e.CallRequested | e.RetryDue | e.Resolved):
             self._asked(event, decision)
+        elif type(event) is e.UsageReported:
+            self._usage(event.call, event.attempt, event.usage)
         elif isinstance(event, e.ModelReplied | e.ModelFailed):
             self._settled(event, decision)
-        elif isinstance(event, e.UsageReported):
-            self._usage(event.call, event.attempt, event.usage)
         elif isinstance(event, e.ToolRequested):
             self._tool_requested(event, decision)
         elif isinstance(event, e.ToolEnded):
@@ -140,7 +139,7 @@ class Watch:
         if isinstance(decision, d.Call):
             self._call(decision)
         elif isinstance(decision, d.Resolve):
-            self._resolve = decision
+            self._resolve, self._last = decision, ("", 0)
 
     def _next_call(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
         missing = [id for id, tool in self._tools.items() if not tool.results]
@@ -183,6 +182,7 @@ class Watch:
         if kind == "call":
             self.ledger.count("llm_calls")
         self._attempt, self._flying = decision.attempt, True
+        self._last = decision.call, decision.attempt
         self.ledger.attempts[decision.call, decision.attempt] = Attempt(request.model)
 
     def _state(self, plan: Plan) -> int:
@@ -205,7 +205,7 @@ class Watch:
     def _usage(self, call: str, attempt: int, usage: Usage) -> None:
         known = self.ledger.attempts.get((call, attempt))
         # The core keeps what was charged for the last attempt alone: reports about earlier ones come too late.
-        if known is not None and (call, attempt) == (self._request.call, self._attempt):
+        if known is not None and (call, attempt) == self._last:
             known.report(usage)
 
     # -- rounds ---------------------------------------------------------------------------------

@@ -95,7 +95,8 @@ def plans_of(policy: Policy) -> tuple[Plan, ...]:
 def _plan(index: int, limit: Limit) -> Plan:
     default = RESOURCES[limit.resource].scope
     name = limit.resource if limit.scope == default else f"{limit.resource}_per_{limit.scope}"
-    steps, maximum = _reachable(limit.then), limit.max or 0
+    maximum = limit.max or 0
+    steps = _reachable(limit.then, maximum)
     if limit.resource == "wall":
         # Time is not admitted but passes, so its extension needs no decision: the deadline simply lies later.
         maximum += sum(min(s.by, maximum) for s in steps if isinstance(s, Extend))
@@ -103,12 +104,14 @@ def _plan(index: int, limit: Limit) -> Plan:
     return Plan(index, limit, name, maximum, steps, origin_of(limit.origin, f"limit {limit.id}"))
 
 
-def _reachable(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _reachable(steps: tuple[Step, ...], maximum: int) -> tuple[Step, ...]:
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Stop):
             break
-        kept.append(step)
+        # At most doubled, nothing stays nothing: such a step cannot be taken, the next one counts from the start.
+        if not isinstance(step, Extend) or maximum:
+            kept.append(step)
         if isinstance(step, Finalize) and step.using is None:
             break
     return tuple(kept)
