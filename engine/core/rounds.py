@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from engine.core import admission
 from engine.core.admission import instruction_resolved, resolve_decision
 from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
-from engine.core.events import Proposed, Resolved, ToolEnded, ToolRequested
+from engine.core.events import CallRequested, Proposed, Resolved, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase, Rule
 from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State
 from engine.core.texts import fill
@@ -255,6 +256,24 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     if e.ends:
         return _tool_ends(core, structs.replace(s, round=calls), e)
     return _one_less(core, s, e.at, calls)
+
+
+def call_requested(core: Core, s: State, e: CallRequested) -> Result:
+    """A call; the tool calls that the host has answered by itself have their results before it is looked at."""
+    if s.vars[PHASE] != Phase.TOOLS or s.call is None or s.call.id == e.call:
+        return admission.call_requested(core, s, e)
+    open = [c.id for c in s.round if c.status in (WAITING, STARTED)]
+    missing = [id for id in open if id not in e.answered]
+    if missing:
+        return s, Illegal(f"call {e.call} requested while tool call {missing[0]} has no result")
+    calls, after = s.round, s
+    for i in range(len(calls)):
+        if calls[i].status in (WAITING, STARTED):
+            calls = (*calls[:i], structs.replace(calls[i], status=ENDED), *calls[i + 1 :])
+            after, decision = _one_less(core, after, e.at, calls)
+            if isinstance(decision, End):
+                return after, decision
+    return admission.call_requested(core, after, e)
 
 
 def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Result:

@@ -43,7 +43,7 @@ Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
 
 _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] = {
     RunStarted: admission.run_started,
-    CallRequested: admission.call_requested,
+    CallRequested: rounds.call_requested,
     Resolved: rounds.resolved,
     ModelReplied: replies.model_replied,
     ModelFailed: replies.model_failed,

@@ -84,11 +84,11 @@ class Host:
         assert isinstance(decision, d.Continue), f"nothing follows from {decision}"
         return self.request()
 
-    def request(self) -> d.AnyDecision:
+    def request(self, answered: tuple[str, ...] = ()) -> d.AnyDecision:
         """The next call."""
         self.calls += 1
-        w = self.world
-        return self.send(e.CallRequested(self.at, str(self.calls), "main", w.model, w.input_tokens, w.max_output))
+        id, w = str(self.calls), self.world
+        return self.send(e.CallRequested(self.at, id, "main", w.model, w.input_tokens, w.max_output, answered))
 
     def resolve(self, decision: d.Resolve) -> d.AnyDecision:
         """The host's function answers as the world says."""
@@ -150,7 +150,7 @@ class Host:
     def run_tools(self, decision: d.RunTools) -> d.AnyDecision:
         """Start what may run and report the ends, together or one after the other."""
         ids = [v.id for v in decision.verdicts if isinstance(v, d.Execute)]
-        batches = [ids] if self.turn.together else [[id] for id in ids]
+        batches = [ids] if self.turn.together or self.turn.untold else [[id] for id in ids]
         last: d.AnyDecision = decision
         for batch in batches:
             last = self.run_batch(batch)
@@ -172,6 +172,8 @@ class Host:
                     return last
             if isinstance(last, d.Execute):
                 running.append(id)
+        if self.turn.untold and running:
+            return self.request(tuple(ids))
         stopped = self.interrupted(self.turn.interrupt_tools)
         if stopped:
             return stopped

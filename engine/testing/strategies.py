@@ -214,6 +214,8 @@ _ROUNDS = (
     replace(_ROUND, usage=None),
     replace(_ROUND, finish="length"),
     replace(_ROUND, finish="pause"),
+    replace(_ROUND, untold=True),
+    replace(_ROUND, untold=True, takes=1),
 )
 _ODD = (
     Turn(finish="pause"),
@@ -285,6 +287,7 @@ def proposals(draw: st.DrawFn) -> e.Proposed:
 def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
     """Any event about anything, at any time: most of them illegal wherever they come."""
     usage = st.one_of(st.none(), usages())
+    answered = st.lists(_TOOL_IDS, max_size=3).map(tuple)
     replied = st.builds(
         e.ModelReplied,
         at=_TIMES,
@@ -301,7 +304,7 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
     ends: st.SearchStrategy[Any] = st.sampled_from(["", "", "answer", "stop"])
     return st.one_of(
         st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"])),
-        st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"])),
+        st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"]), answered=answered),
         st.builds(e.Resolved, at=_TIMES, name=st.just("ending"), status=st.sampled_from(["ok", "failed"])),
         replied,
         failed,

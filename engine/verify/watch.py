@@ -128,6 +128,7 @@ class Watch:
         if self._stopping or self.outcome is not None:
             return
         if isinstance(event, e.CallRequested):
+            self._answered_by_host(event.answered, decision)
             if event.call == self._request.call:
                 self._observe("settled", {})
                 self._flying = False
@@ -140,6 +141,14 @@ class Watch:
             self._call(decision)
         elif isinstance(decision, d.Resolve):
             self._resolve, self._last = decision, ("", 0)
+
+    def _answered_by_host(self, ids: Iterable[str], decision: d.AnyDecision) -> None:
+        ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
+        for id in ids:
+            tool = self._tools.get(id)
+            if tool is not None and not tool.results:
+                self._result(id)
+                self._tool_done(ends=ends)
 
     def _next_call(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
         missing = [id for id, tool in self._tools.items() if not tool.results]
