@@ -275,9 +275,12 @@ def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "policy_lang.cli", "check", "a.policy"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         writer = os.open(fifo, os.O_WRONLY)  # returns once the command has begun to read, which it then does for ever
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-        os.close(writer)
+        try:
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            os.close(writer)
+            process.kill()
     assert process.returncode == 130
     assert errors == b""
