@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from engine.core.vocabulary import PREFER_ORDER, RESOURCES, SEMANTICS_VERSION
+from engine.core.vocabulary import PREFER_ORDER, RESOURCES, SEMANTICS_VERSION, limit_name
 
 LARGEST = 2**53 - 1
 """No quantity is larger: every JSON reader takes it exactly."""
@@ -122,9 +122,7 @@ class Limit(_Part):
     @property
     def id(self) -> str:
         """Name of the limit, unique in a policy: ``llm_calls`` or ``tokens per thread``."""
-        if self.scope is None or self.scope == RESOURCES[self.resource].scope:
-            return self.resource
-        return f"{self.resource} per {self.scope}"
+        return limit_name(self.resource, self.scope)
 
 
 class Finalization(_Part):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from engine.core.vocabulary import RESOURCES, TREE_RESOURCES, Resource
+from engine.core.vocabulary import RESOURCES, SCOPES, TREE_RESOURCES, Resource, limit_name
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
@@ -43,8 +43,7 @@ class LimitLine(NamedTuple):
     @property
     def title(self) -> str:
         """How the limit is called: ``tokens`` or ``tokens per thread``."""
-        resource, scope = self.key
-        return resource if scope is None or scope == RESOURCES[resource].scope else f"{resource} per {scope}"
+        return limit_name(*self.key)
 
     @property
     def finalizes(self) -> bool:
@@ -189,8 +188,7 @@ class _Options:
                 help="remove it",
             )
             return
-        known = ("run", "thread", "subtree", "node")
-        scope = self.values.word(option.scope, known, "scope")
+        scope = self.values.word(option.scope, SCOPES, "scope")
         if scope is not None and scope not in possible:
             self.report.error(
                 "P209",

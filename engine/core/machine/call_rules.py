@@ -10,12 +10,14 @@ from engine.core.policy import Extend, Finalize, Stop
 
 
 def start(c: Context) -> tuple[Rule, ...]:
+    """The run begins, unless no time is left; fuel per thread starts at what earlier runs have left."""
     spent = tuple(Spend(p.fuel, Field(f"{p.fuel}_spent")) for p in c.plans if p.counted and p.limit.scope == "thread")
     begin = to(Phase.READY, *spent)
     return (*late(c, "start"), Rule("start.begin", TRUE, begin, Effect("continue"), "default: start"))
 
 
 def call(c: Context) -> tuple[Rule, ...]:
+    """A call is requested: deadlines, what calls draw on, whether it is the final one, and last the ordinary call."""
     rules = list(late(c, "call"))
     for plan in c.drawn():
         rules += would_not_fit("call", plan)
@@ -26,6 +28,7 @@ def call(c: Context) -> tuple[Rule, ...]:
 
 
 def attempt(c: Context) -> tuple[Rule, ...]:
+    """A further attempt: what it draws on is looked at again, but not ``llm_calls``, for it is the same call."""
     rules = list(late(c, "attempt"))
     drawn = [plan for plan in c.drawn() if plan.resource != "llm_calls"]
     for plan in drawn:
@@ -45,6 +48,7 @@ def attempt(c: Context) -> tuple[Rule, ...]:
 
 
 def resolved(c: Context) -> tuple[Rule, ...]:
+    """The host's function has answered: the question that waited for it is looked at again."""
     rules: list[Rule] = []
     ready = Set("phase", Phase.READY)
     if c.policy.finalization.using:
@@ -132,6 +136,7 @@ def _spend_attempt(c: Context) -> Updates:
 
 
 def answered(c: Context) -> tuple[Rule, ...]:
+    """Text, or a structured answer: the run has what it was made for."""
     end = to(Phase.ENDED)
     return (
         Rule("answered.final", Not(NOT_FINAL), end, Effect("end", word="finalized"), "default: answer"),
@@ -140,6 +145,7 @@ def answered(c: Context) -> tuple[Rule, ...]:
 
 
 def empty(c: Context) -> tuple[Rule, ...]:
+    """An answer without visible text is never a success: asked for again, or the end."""
     origin = c.mode_origin
     rules = []
     if c.policy.finalization.empty_retries:
@@ -152,6 +158,7 @@ def empty(c: Context) -> tuple[Rule, ...]:
 
 
 def paused(c: Context) -> tuple[Rule, ...]:
+    """The provider wants to go on later: a further attempt of the same call."""
     guard = all_of(Eq(Field("more"), Lit(1)), _attempts_left(c))
     end = to(Phase.ENDED)
     return (
@@ -161,6 +168,7 @@ def paused(c: Context) -> tuple[Rule, ...]:
 
 
 def failed(c: Context) -> tuple[Rule, ...]:
+    """The attempt failed."""
     rules = late(c, "failed")
     # A call that the run itself cut to keep its reserve is no failure of the model: the final call follows.
     cut = all_of(Eq(Field("cut"), Lit(1)), Eq(Field("delivered"), Lit(0)), NOT_FINAL)
@@ -173,11 +181,13 @@ def failed(c: Context) -> tuple[Rule, ...]:
 
 
 def unmetered(c: Context) -> tuple[Rule, ...]:
+    """Usage is limited and nobody knows it: a run without numbers cannot be held to them."""
     end = to(Phase.ENDED)
     return (Rule("unmetered", TRUE, end, Effect("end", word="usage_unknown"), "default: usage"),)
 
 
 def unpriced(c: Context) -> tuple[Rule, ...]:
+    """Cost is limited and the model has no price: a guessed one would be a wrong limit."""
     end = to(Phase.ENDED)
     return (Rule("unpriced", TRUE, end, Effect("end", word="price_unknown"), "default: price"),)
 

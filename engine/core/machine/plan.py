@@ -93,8 +93,7 @@ def plans_of(policy: Policy) -> tuple[Plan, ...]:
 
 
 def _plan(index: int, limit: Limit) -> Plan:
-    default = RESOURCES[limit.resource].scope
-    name = limit.resource if limit.scope == default else f"{limit.resource}_per_{limit.scope}"
+    name = limit.id.replace(" ", "_")
     maximum = limit.max or 0
     steps = _reachable(limit.then, maximum)
     if limit.resource == "wall":
