@@ -27,16 +27,7 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
         return sticky(core, s) if s.book.outcome else (s, Continue("default: start"))
     before = e.thread_used or _NOTHING_USED
     run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before)
-    run = Run(
-        e.run,
-        e.at,
-        core.amounts.deadline(s.vars, run, final=True),
-        e.thread,
-        e.parent,
-        e.fingerprint,
-        e.profile,
-        before,
-    )
+    run = structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
     book = Book(run, (0,) * core.tools.counters)
     states = core.amounts.states(s.vars, book, e.at) if core.amounts.limits else ()
     earlier = tuple(min(p.maximum, getattr(before, p.resource)) for p in core.thread_fuel)

@@ -21,7 +21,7 @@ from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
 from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, REFUSALS, RESOURCES
 
-PHASE, REASON, PENDING, OPEN = 0, 1, 2, 3
+PHASE, REASON, PENDING = 0, 1, 2
 """Where the first variables of every machine stand."""
 
 Values = tuple[int, ...]
