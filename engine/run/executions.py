@@ -18,11 +18,11 @@ from typing import Any
 from engine.core.events import ToolEnded
 from engine.core.messages import Message
 from engine.core.vocabulary import REFUSALS
-from engine.run.cancellation import from_outside
+from engine.run.cancellation import from_outside, must_pass
 from engine.run.effects import ToolRun
 from engine.run.hooks import HookError, ToolInvocation
 from engine.run.host import Host
-from engine.run.results import ResultError, ToolResult, brief, failure, to_result
+from engine.run.results import ResultError, ToolResult, brief, described, failure, to_result
 from engine.run.tools import ArgumentError, Tool, ToolContext
 
 
@@ -115,9 +115,9 @@ async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -
         if from_outside():
             raise
         return failure(tool.name, exc)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as exc:  # SystemExit too: a tool must not end the process
+        if must_pass(exc):
+            raise
         return failure(tool.name, exc)
 
 
@@ -137,7 +137,7 @@ async def _in_thread(execution: Execution, work: Callable[[], Any]) -> Any:
         if error is None:
             done.set_result(value)
         elif isinstance(error, StopIteration | KeyboardInterrupt):  # neither may pass through a future
-            done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            done.set_exception(RuntimeError(described(error)))
         else:
             done.set_exception(error)
 
