@@ -78,6 +78,10 @@ def run(args: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
     except expected as error:
         print(f"policy run: {error}", file=sys.stderr)
+    except KeyboardInterrupt:  # the second Ctrl-C
+        resume = "; `--resume` with its id goes on with it" if args.journal else ""
+        print(f"policy run: interrupted, the run has not ended{resume}", file=sys.stderr)
+        return CANCELLED
     return USAGE
 
 
@@ -140,7 +144,12 @@ def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
     if args.file is not None:
         return load(args.file, root=args.root, **dict(args.set))
     assert record is not None
-    return Policy.model_validate_json(record.policy)
+    try:
+        return Policy.model_validate_json(record.policy)
+    except ValueError:
+        raise _Unusable(
+            f"the policy stored with run {record.run} cannot be read by this release: use the release that wrote it"
+        ) from None
 
 
 def _model_of(record: RunRecord) -> str:

@@ -5,9 +5,11 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,11 @@ import signal
 async def weather(city: str) -> dict:
     """The weather of a city."""
     return {"city": city, "sky": "clear"}
+
+
+async def interrupt() -> str:
+    """Raises what Ctrl-C raises."""
+    raise KeyboardInterrupt
 
 
 async def slow() -> str:
@@ -99,7 +106,7 @@ def test_a_run_that_hits_its_limit_answers_inside_it(place, wire):
         requests = list(server.ledger)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Lima is warmer.\n"
-    assert [len(r.offered) for r in requests] == [3, 3, 0]
+    assert [len(r.offered) for r in requests] == [4, 4, 0]
     said = done.stderr
     assert "call 1 asks for weather, weather" in said
     assert 'tool 1.0 weather ok: {"city":"Lima","sky":"clear"}' in said
@@ -314,6 +321,21 @@ def test_a_killed_run_is_resumed(place):
     assert "no run 'nope'" in unknown.stderr
 
 
+def test_a_damaged_policy_in_the_journal_is_one_message(place):
+    script = Script((ScriptedReply(tool="die"), ScriptedReply(text="done")))
+    with Rehearsal(script) as server:
+        policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py", "--journal", "j.sqlite")
+    with closing(sqlite3.connect(place / "j.sqlite")) as database, database:
+        (run_id,) = database.execute("SELECT run FROM runs").fetchone()
+        database.execute("UPDATE runs SET policy = '{\"a\": 1}'")
+    done = policy_run(place, "--resume", run_id, "--journal", "j.sqlite", "--tools", "tools.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"policy run: the policy stored with run {run_id} cannot be read by this release:"
+        " use the release that wrote it\n"
+    )
+
+
 def test_a_thread_counts_over_runs_of_the_command(place):
     (place / "t.policy").write_text('policy "t" lang 1\nlimits {\n  llm_calls 2 per thread then stop\n}\n')
     with Rehearsal(Script((ScriptedReply(text="ok", times="always"),))) as server:
@@ -341,3 +363,32 @@ def test_an_interrupt_cancels_the_run_properly(place, number):
     store = SqliteStore(place / "j.sqlite", read_only=True)
     assert store.runs()[0].status == "cancelled"
     store.close()
+
+
+def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(place):
+    (place / "stuck.py").write_text("import time\n\n\ndef stuck() -> str:\n    time.sleep(60)\n    return ''\n")
+    with Rehearsal(Script((ScriptedReply(tool="stuck"), ScriptedReply(text="never")))) as server:
+        arguments = command("p.policy", "x", *at(server), "--tools", "stuck.py", "--journal", "j.sqlite")
+        process = subprocess.Popen(arguments, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True)
+        said = ""
+        while "tool 1.0 stuck" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        said += process.communicate(timeout=20)[1]
+    assert process.returncode == 130, said
+    assert time.monotonic() - began < 4  # the grace that the tool would have is 5 s
+    last = said.splitlines()[-1]
+    assert last == "policy run: interrupted, the run has not ended; `--resume` with its id goes on with it"
+    assert "Traceback" not in said
+
+
+def test_a_tool_that_raises_what_ctrl_c_raises_has_failed(place):
+    with Rehearsal(Script((ScriptedReply(tool="interrupt"), ScriptedReply(text="Well.")))) as server:
+        done = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py")
+    assert (done.returncode, done.stdout) == (0, "Well.\n")
+    assert "tool 1.0 interrupt failed: The tool `interrupt` failed: KeyboardInterrupt" in done.stderr
