@@ -8,7 +8,7 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
 from engine.core.events import Cancelled, Tick, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, Book, Outcome, RoundCall, State
+from engine.core.state import NO_TIME, REPLIED, STARTED, WAITING, Book, Outcome, RoundCall, State
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -176,7 +176,7 @@ def charge_late(core: Core, s: State, e: UsageReported) -> State:
 
 def unanswered(s: State) -> tuple[Reply, ...]:
     """Results for the calls of a round that was still waiting for a host's function."""
-    return tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status not in (ENDED, REPLIED))
+    return tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status in (WAITING, STARTED))
 
 
 def closing(i: int, call: RoundCall, why: str) -> Reply:

@@ -15,7 +15,7 @@ from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, 
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
 from engine.core.events import CallRequested, Proposed, Resolved, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ENDED, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State
+from engine.core.state import ENDED, IMPLIED, NO_TIME, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State
 from engine.core.texts import fill
 from engine.core.tool_rules import PLAIN, ToolFacts
 from engine.core.vocabulary import REFUSALS
@@ -65,7 +65,7 @@ def _refuse(
     )
     n = s.n + 1
     after = State(v, at, n, s.call, (), s.book)
-    return after, RunTools(n, _round_number(core, v), replies, True, rule.origin, notes)
+    return after, RunTools(n, round_number(core, v), replies, True, rule.origin, notes)
 
 
 def resolved(core: Core, s: State, e: Resolved) -> Result:
@@ -89,11 +89,11 @@ def resolved(core: Core, s: State, e: Resolved) -> Result:
 def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], notes: tuple[Note, ...]) -> Result:
     """Fold the calls in the model's order; a refused atomic round is folded again from the start."""
     n = s.n + 1
-    folded = _Fold(core, s, at, v, n)
+    folded = Fold(core, s, at, v, n)
     for i, call in enumerate(calls):
         folded.call(i, call)
     if core.atomic and folded.refused:
-        folded = _Fold(core, s, at, v, n, round_refused=1)
+        folded = Fold(core, s, at, v, n, round_refused=1)
         for i, call in enumerate(calls):
             folded.call(i, call)
     v, rule = core.react.judged(folded.values)
@@ -113,10 +113,10 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
     if counts is not book.tool_counts or crossed != book.crossed:
         book = structs.replace(book, tool_counts=counts, crossed=crossed)
     after = State(v, at, n, s.call, running, book)
-    return after, RunTools(n, _round_number(core, v), verdicts, kind != "run", rule.origin, notes)
+    return after, RunTools(n, round_number(core, v), verdicts, kind != "run", rule.origin, notes)
 
 
-class _Fold:
+class Fold:
     """The verdicts on a round so far; the machine's values go from call to call."""
 
     __slots__ = ("at", "calls", "core", "counts", "n", "notes", "refused", "round_refused", "s", "values", "verdicts")
@@ -174,13 +174,13 @@ def _refusal(
     if why == "tool_limit":
         k, maximum, text, because = next(x for x in facts.limits if counts[x[0]] >= x[1])
         return fill(text, {**words, "limit": str(maximum), "used": str(counts[k]), "left": "0"}), because
-    if why == "tool_calls":
+    if why in ("tool_calls", "tool_iterations"):
         plan = core.plans[rule.effect.limit] if rule else core.first(why)
         return core.refusal(plan, tool, v, s.book, s.at), plan.origin
     return fill(REFUSALS[why], words), because
 
 
-def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
+def verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
     text, because = _refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
     return Reply(i, call.id, text, call.why, because=because)
 
@@ -191,7 +191,7 @@ def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int
     return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
 
 
-def _round_number(core: Core, v: Values) -> int:
+def round_number(core: Core, v: Values) -> int:
     return v[core.rounds]
 
 
@@ -203,12 +203,12 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     phase = s.vars[PHASE]
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
-    found = _find(s.round, e.id)
-    if phase != Phase.TOOLS or found < 0:
+    found = find(s.round, e.id)
+    if phase not in (Phase.TOOLS, Phase.READY) or found < 0:
         return s, Illegal(f"tool call {e.id} is not one of the round in hand")
     call = s.round[found]
     if call.status == REPLIED:
-        return s, _verdict_again(core, s, found, call)
+        return s, verdict_again(core, s, found, call)
     if call.status == ENDED:
         return s, Illegal(f"tool call {e.id} has already ended")
     if e.at >= s.book.run.deadline:
@@ -238,7 +238,7 @@ def _too_late(core: Core, s: State, at: int, i: int) -> Result:
 
 def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     """An execution has ended. A late end of an earlier attempt, or after the end, changes nothing."""
-    phase, found = s.vars[PHASE], _find(s.round, e.id)
+    phase, found = s.vars[PHASE], find(s.round, e.id)
     if phase == Phase.ENDED:
         return s, Wait(NO_TIME)
     if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
@@ -285,7 +285,9 @@ def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...]) -> Re
     v, rule = core.react.judged(v)
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule)
-    after = State(v, at, s.n, s.call, (), s.book)
+    # More calls of a reply that was not shown may follow: what was judged is kept until the next call.
+    kept = calls if calls[-1].status in (IMPLIED, REFUSED) else ()
+    after = State(v, at, s.n, s.call, kept, s.book)
     return after, Continue(rule.origin)
 
 
@@ -298,8 +300,9 @@ def _tool_ends(core: Core, s: State, e: ToolEnded) -> Result:
     return end(core, s, e.at, v, rule, ref=ref, cause="tool")
 
 
-def _find(calls: tuple[RoundCall, ...], id: str) -> int:
+def find(calls: tuple[RoundCall, ...], id: str) -> int:
+    """Position of a tool call in the round in hand, -1 if it is none of them."""
     for i, call in enumerate(calls):
-        if call.id == id:
+        if call.id == id and call.status <= REPLIED:
             return i
     return -1

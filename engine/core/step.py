@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, hot_path, replies, rounds
+from engine.core import admission, ends, hot_path, implied, replies, rounds
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
@@ -45,10 +45,10 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     RunStarted: admission.run_started,
     CallRequested: rounds.call_requested,
     Resolved: rounds.resolved,
-    ModelReplied: replies.model_replied,
+    ModelReplied: implied.model_replied,
     ModelFailed: replies.model_failed,
     RetryDue: admission.retry_due,
-    ToolRequested: rounds.tool_requested,
+    ToolRequested: implied.tool_requested,
     ToolEnded: rounds.tool_ended,
     UsageReported: ends.usage_reported,
     Tick: ends.tick,

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from hypothesis import strategies as st
 
 from engine.core import events as e
+from engine.core.host import FULL
 from engine.core.messages import Finish, Usage
 from engine.core.policy import (
     Extend,
@@ -262,6 +263,7 @@ def worlds(draw: st.DrawFn, *, quiet: bool = False) -> World:
         max_output=draw(st.sampled_from([None, 8])),
         before=None if quiet else draw(st.sampled_from(_BEFORE)),
         stuck=not quiet and draw(st.booleans()),
+        early=not quiet and draw(st.integers(0, 4)) == 4,
     )
 
 
@@ -303,7 +305,7 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
     )
     ends: st.SearchStrategy[Any] = st.sampled_from(["", "", "answer", "stop"])
     return st.one_of(
-        st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"])),
+        st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"]), profile=st.sampled_from([FULL, ()])),
         st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"]), answered=answered),
         st.builds(e.Resolved, at=_TIMES, name=st.just("ending"), status=st.sampled_from(["ok", "failed"])),
         replied,

@@ -70,6 +70,7 @@ class World:
     """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
 
     ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
+    ``early``: the host shows no whole rounds, and starts the tools of a reply before it reports the reply.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -79,6 +80,7 @@ class World:
     max_output: int | None = None
     before: Used | None = None
     stuck: bool = False
+    early: bool = False
 
 
 ANSWER = Turn(text=True)
