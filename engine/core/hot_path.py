@@ -20,7 +20,7 @@ from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolReque
 from engine.core.machine.expr import FALSE, Expr, Le, Lit, Or, Var, assume, to_python
 from engine.core.machine.machine import Phase, Rule, Spend, Update
 from engine.core.machine.plan import ENOUGH
-from engine.core.machine.to_python import live, update_line
+from engine.core.machine.to_python import live, packed, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(("unknown", "invalid", "denied", "limited", "round_refused"), 0)
@@ -45,7 +45,7 @@ def source(core: Core) -> str:
     if not hot_amounts.constant(core):
         return ""
     names = ", ".join(v.name for v in core.machine.variables)
-    parts = {"VARIABLES": names, "VALUES": f"({names})", "ROUNDS": "used_tool_iterations"}
+    parts = {"VARIABLES": names, "VALUES": packed(core.machine), "ROUNDS": "used_tool_iterations"}
     enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits}
     parts |= _ordinary(core, "call", "CALL", enough)
     parts |= _ordinary(core, "round", "ROUND", enough)
