@@ -124,7 +124,7 @@ class Driver:
             thread=thread,
             fingerprint=self.compiled.fingerprint,
             thread_used=self._enter(thread),
-            max_output=self._host.max_output,
+            max_output=self._largest_output(client),
             overhead=self._overhead,
         )
         try:
@@ -182,6 +182,13 @@ class Driver:
             background.close(self.aclose)
 
     # Inside.
+
+    def _largest_output(self, client: str) -> int | None:
+        """The largest output that calls ask for, before the pools cut it; ``None``: whatever the provider gives."""
+        bounded = any(pool.resource != "input_tokens" for pool in self.compiled.core.amounts.pools)
+        if self._host.max_output is not None or not bounded:
+            return self._host.max_output
+        return getattr(self._host.clients[client], "usual_output", None)
 
     def _sync(self) -> Background:
         if self._background is None:

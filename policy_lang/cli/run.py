@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
     add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions that `using NAME` means")
     add("--system", metavar="TEXT", help="the system message")
+    add("--max-output", metavar="TOKENS", type=_positive, help="the largest output of one call")
     add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
@@ -58,6 +59,12 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
     return name.strip(), value
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number above 0")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -134,6 +141,7 @@ def _driver(args: argparse.Namespace, store: SqliteStore | None) -> Driver:
         system=args.system,
         resolvers=resolvers,
         journal=store,
+        max_output=args.max_output,
     )
 
 

@@ -175,6 +175,15 @@ def test_a_param_and_the_question_from_standard_input(place):
     assert [m["content"] for m in body["messages"]] == ["Be brief.", "Hi?", "Answer now."]
 
 
+def test_the_largest_output_of_a_call(place):
+    with Rehearsal(weather()) as server:
+        policy_run(place, "p.policy", "x", *at(server), "--max-output", "321")
+        assert server.ledger[0].body["max_tokens"] == 321
+    done = policy_run(place, "p.policy", "x", "--model", "openai:m", "--max-output", "0")
+    assert done.returncode == 2
+    assert "`0` is not a whole number above 0" in done.stderr
+
+
 def test_no_answer_is_exit_code_1(place):
     with Rehearsal(Script((ScriptedReply(fail="auth", message="bad key"),))) as server:
         done = policy_run(place, "p.policy", "x", *at(server))
