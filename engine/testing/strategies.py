@@ -118,7 +118,8 @@ def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     amounts: list[ResourceName] = draw(
         st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=draw(st.integers(0, 2)))
     )
-    binding = {limit.id: limit for limit in (draw(limits(r, largest)) for r in [*counted, *amounts])}
+    limited: list[ResourceName] = [*counted, *amounts]
+    binding = {limit.id: limit for limit in (draw(limits(r, largest)) for r in limited)}
     second: ResourceName | None = draw(st.sampled_from([None, None, None, *counted]))
     if second:
         other = draw(limits(second, largest))
