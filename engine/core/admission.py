@@ -93,7 +93,7 @@ def _call(
     core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...], ref: str
 ) -> Result:
     n, final, book = s.n + 1, v[REASON] > 0, s.book
-    deadline = at + core.attempt_wall
+    deadline = min(at + core.attempt_wall, NO_TIME)
     if core.amounts.walls:
         deadline = min(deadline, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()

@@ -56,6 +56,7 @@ def source(core: Core) -> str:
         parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
+    parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
     parts |= _tool_rules(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
     parts["BOUND"] = hot_amounts.output_bound(core)
@@ -171,7 +172,7 @@ def step(state, event):
         <CALL_UPDATES>
         <CALL_CROSSED>
         <BOUND>
-        n, client, deadline = state.n + 1, event.client, at + ATTEMPT_WALL
+        n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
         admitted = CallState(id, 1, client, deadline, event.model, event.input_tokens, event.max_output)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)

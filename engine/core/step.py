@@ -93,22 +93,17 @@ def _step(core: Core) -> Step:
     handlers = _HANDLERS
 
     def step(state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
-        if event.at < state.at:
-            return _step_back(core, state, event)
         handler = handlers.get(event.__class__)
         if handler is None:
             return state, Illegal(f"{type(event).__name__} is no event")
+        if event.at < state.at:
+            # A clock that went backwards: the event is read as if it came with the last one.
+            note = Note("clock", f"the clock went back by {state.at - event.at} ms")
+            state, decision = handler(core, state, structs.replace(event, at=state.at))
+            return state, structs.replace(decision, notes=(note, *decision.notes))
         return handler(core, state, event)
 
     return step
-
-
-def _step_back(core: Core, state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
-    """A clock that went backwards: the event is read as if it came with the last one."""
-    note = Note("clock", f"the clock went back by {state.at - event.at} ms")
-    handler = _HANDLERS[event.__class__]
-    state, decision = handler(core, state, structs.replace(event, at=state.at))
-    return state, structs.replace(decision, notes=(note, *decision.notes))
 
 
 def _interpreted(machine: Machine) -> SimpleNamespace:

@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import USAGE
+from policy_lang.cli.options import add_policy_options
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -49,16 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param")
-    add("--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)")
+    add_policy_options(parser)
     add("--json", action="store_true", help="print one JSON document, nothing else")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
-    return name.strip(), value
 
 
 def _positive(text: str) -> int:
