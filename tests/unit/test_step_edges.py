@@ -125,6 +125,30 @@ def test_the_shortest_timeout_of_a_tool_counts() -> None:
     assert [v.deadline for v in decision.verdicts if isinstance(v, d.Execute)] == [20, 20]
 
 
+# ---- events
+
+
+class Strange(e.Event, frozen=True, tag="strange"):
+    """Of a host that knows more events than we do."""
+
+
+@pytest.mark.parametrize("at", [0, 4, 5, 6])
+def test_an_unknown_event_is_illegal_whatever_its_time(at: int) -> None:
+    compiled, state, _ = play(Policy(name="p"), e.CallRequested(5, "1"))
+    after, decision = compiled.step(state, Strange(at))  # type: ignore[arg-type]
+    assert decision == d.Illegal("Strange is no event")
+    assert after is state
+
+
+def test_usage_of_an_attempt_that_was_given_up_is_what_was_known_of_it_by_then() -> None:
+    known, asked = e.UsageReported(0, "1", 1, Usage(input=5)), e.CallRequested(0, "1")
+    compiled, state, _ = play(Policy(name="p"), asked, known, asked)
+    late = e.ModelReplied(0, "1", 1, text=True, usage=Usage(input=9))
+    after, decision = compiled.step(state, late)
+    assert isinstance(decision, d.Wait)
+    assert compiled.used(after).input_tokens == 5
+
+
 # ---- ends
 
 
