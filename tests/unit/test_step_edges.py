@@ -9,19 +9,31 @@ from engine.core import events as e
 from engine.core.messages import Usage
 from engine.core.policy import Finalize, Limit, Policy, Threshold, ToolRule
 from engine.core.state import State
-from engine.core.step import Compiled, compile
+from engine.core.step import compile
 from engine.core.vocabulary import MAX_PAUSES, REFUSALS
 
 TOOLS = (e.Proposed("1.0", "search"), e.Proposed("1.1", "search"))
 
 
-def play(policy: Policy, *events: e.AnyEvent) -> tuple[Compiled, State, d.AnyDecision]:
-    compiled = compile(policy)
-    state, decision = compiled.step(compiled.initial, e.RunStarted(0, "r"))
+class Both:
+    """The generated code and the interpreter: what one of them decides must be what the other does."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.generated, self.reference = compile(policy), compile(policy, reference=True)
+
+    def step(self, state: State, event: e.AnyEvent) -> tuple[State, d.AnyDecision]:
+        result = self.reference.step(state, event)
+        assert self.generated.step(state, event) == result
+        return result
+
+
+def play(policy: Policy, *events: e.AnyEvent) -> tuple[Both, State, d.AnyDecision]:
+    both = Both(policy)
+    state, decision = both.step(both.generated.initial, e.RunStarted(0, "r"))
     for event in events:
-        state, decision = compiled.step(state, event)
+        state, decision = both.step(state, event)
         assert not isinstance(decision, d.Illegal), decision.problem
-    return compiled, state, decision
+    return both, state, decision
 
 
 def limited(resource: str, most: int, *then: Finalize, reserve: int = 0) -> Limit:
@@ -66,9 +78,9 @@ def test_a_turn_is_paused_so_often_and_no_more() -> None:
     events: list[e.AnyEvent] = [e.CallRequested(0, "1")]
     for attempt in range(1, MAX_PAUSES + 1):
         events += [e.ModelReplied(0, "1", attempt, finish="pause"), e.RetryDue(0, "1")]
-    compiled, state, decision = play(Policy(name="p"), *events)
+    both, state, decision = play(Policy(name="p"), *events)
     assert isinstance(decision, d.Call)
-    _, decision = compiled.step(state, e.ModelReplied(0, "1", MAX_PAUSES + 1, finish="pause"))
+    _, decision = both.step(state, e.ModelReplied(0, "1", MAX_PAUSES + 1, finish="pause"))
     assert isinstance(decision, d.End)
     assert decision.outcome.error == "truncated"
 
@@ -90,8 +102,8 @@ def test_calls_in_a_final_call_are_told_why_they_do_not_run() -> None:
 
 def test_a_call_that_is_settled_is_not_asked_for_again() -> None:
     asked, refused = e.CallRequested(0, "1"), e.Proposed("1.0", "nobody", registered=False)
-    compiled, state, _ = play(Policy(name="p"), asked, e.ModelReplied(0, "1", calls=(refused,)))
-    after, decision = compiled.step(state, e.CallRequested(0, "1"))
+    both, state, _ = play(Policy(name="p"), asked, e.ModelReplied(0, "1", calls=(refused,)))
+    after, decision = both.step(state, e.CallRequested(0, "1"))
     assert decision == d.Illegal("call 1 is settled; ask for the next one under another id")
     assert after is state
 
@@ -102,11 +114,11 @@ def test_a_call_that_is_settled_is_not_asked_for_again() -> None:
 def test_the_end_of_an_earlier_attempt_ends_nothing() -> None:
     reply = e.ModelReplied(0, "1", calls=TOOLS[:1])
     asked = e.ToolRequested(0, "1.0")
-    compiled, state, _ = play(Policy(name="p"), e.CallRequested(0, "1"), reply, asked, asked)
-    after, decision = compiled.step(state, e.ToolEnded(0, "1.0", attempt=1))
+    both, state, _ = play(Policy(name="p"), e.CallRequested(0, "1"), reply, asked, asked)
+    after, decision = both.step(state, e.ToolEnded(0, "1.0", attempt=1))
     assert isinstance(decision, d.Wait)
     assert after is state
-    _, decision = compiled.step(state, e.ToolEnded(0, "1.0", attempt=2))
+    _, decision = both.step(state, e.ToolEnded(0, "1.0", attempt=2))
     assert isinstance(decision, d.Continue)
 
 
@@ -134,19 +146,19 @@ class Strange(e.Event, frozen=True, tag="strange"):
 
 @pytest.mark.parametrize("at", [0, 4, 5, 6])
 def test_an_unknown_event_is_illegal_whatever_its_time(at: int) -> None:
-    compiled, state, _ = play(Policy(name="p"), e.CallRequested(5, "1"))
-    after, decision = compiled.step(state, Strange(at))  # type: ignore[arg-type]
+    both, state, _ = play(Policy(name="p"), e.CallRequested(5, "1"))
+    after, decision = both.step(state, Strange(at))  # type: ignore[arg-type]
     assert decision == d.Illegal("Strange is no event")
     assert after is state
 
 
 def test_usage_of_an_attempt_that_was_given_up_is_what_was_known_of_it_by_then() -> None:
     known, asked = e.UsageReported(0, "1", 1, Usage(input=5)), e.CallRequested(0, "1")
-    compiled, state, _ = play(Policy(name="p"), asked, known, asked)
+    both, state, _ = play(Policy(name="p"), asked, known, asked)
     late = e.ModelReplied(0, "1", 1, text=True, usage=Usage(input=9))
-    after, decision = compiled.step(state, late)
+    after, decision = both.step(state, late)
     assert isinstance(decision, d.Wait)
-    assert compiled.used(after).input_tokens == 5
+    assert both.generated.used(after).input_tokens == 5
 
 
 # ---- ends
@@ -154,10 +166,10 @@ def test_usage_of_an_attempt_that_was_given_up_is_what_was_known_of_it_by_then()
 
 def test_usage_that_comes_after_the_end_is_charged_to_the_outcome() -> None:
     reply = e.ModelReplied(0, "1", text=True, usage=Usage(input=10, output=1))
-    compiled, state, _ = play(Policy(name="p"), e.CallRequested(0, "1"), reply)
-    state, decision = compiled.step(state, e.UsageReported(5, "1", 1, Usage(input=12, output=3)))
+    both, state, _ = play(Policy(name="p"), e.CallRequested(0, "1"), reply)
+    state, decision = both.step(state, e.UsageReported(5, "1", 1, Usage(input=12, output=3)))
     assert isinstance(decision, d.Wait)
-    _, decision = compiled.step(state, e.CallRequested(6, "2"))
+    _, decision = both.step(state, e.CallRequested(6, "2"))
     assert isinstance(decision, d.End)
     assert (decision.outcome.used.input_tokens, decision.outcome.used.output_tokens) == (12, 3)
 
@@ -171,7 +183,7 @@ def test_nobody_has_answered_a_run_that_was_cancelled() -> None:
 
 
 def test_the_grace_is_over_at_its_last_moment() -> None:
-    compiled, state, stopped = play(Policy(name="p"), e.CallRequested(0, "1"), e.Cancelled(0, "user"))
+    both, state, stopped = play(Policy(name="p"), e.CallRequested(0, "1"), e.Cancelled(0, "user"))
     assert isinstance(stopped, d.Stop)
-    assert isinstance(compiled.step(state, e.Tick(stopped.until - 1))[1], d.Wait)
-    assert isinstance(compiled.step(state, e.Tick(stopped.until))[1], d.End)
+    assert isinstance(both.step(state, e.Tick(stopped.until - 1))[1], d.Wait)
+    assert isinstance(both.step(state, e.Tick(stopped.until))[1], d.End)
