@@ -308,6 +308,8 @@ class _Attempt:
         except ValueError:
             info = None
         headers = response.headers
+        if response.has_redirect_location:  # not followed: the key is meant for the server that was named
+            info = ErrorInfo((), f"the server redirects to {headers['location'][:200]}; is the base URL right?")
         wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
         return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
 

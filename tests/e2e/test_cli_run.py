@@ -260,8 +260,9 @@ def test_a_mistake_is_one_message_and_exit_code_2(place, in_process, arguments, 
         ("import os\nimport no_such_thing\n", "t.py:2: ModuleNotFoundError: No module named 'no_such_thing'"),
         ("x = 1\n\n\ny = x / 0\n", "t.py:4: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", "t.py:2: SystemExit: 3"),
+        ("TOOLS = 5\n", "TOOLS of t.py must be a list of functions, not a value of type `int`"),
+        ("TOOLS = []\n", "t.py has no tools"),
         ("x = 1\n", "t.py has no tools"),
-        ("TOOLS = 5\n", "t.py has no tools"),
         ("TOOLS = [5]\n", "a tool is a function or a Tool, not a value of type `int`"),
         ("def f(*words): ...\n", "tool `f` takes `*words`"),
         ("def f(a: 'Nothing'): ...\n", "the annotations of tool `f` cannot be read"),
@@ -274,6 +275,22 @@ def test_a_bad_tools_file_is_told_with_its_place(place, in_process, code, said):
     assert code == 2
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("code", "said"), [("\n\n1 / 0\n", "3: ZeroDivisionError"), ("\ndef (\n", "2: SyntaxError")])
+def test_a_file_that_a_tools_file_imports_is_told_with_its_own_place(place, in_process, code, said):
+    (place / "beside_tools.py").write_text(code)
+    (place / "t.py").write_text("import beside_tools\n")
+    assert in_process("p.policy", "x", *NOWHERE, "--tools", "t.py")[0] == 2
+    err = in_process("p.policy", "x", *NOWHERE, "--tools", "t.py")[2]
+    assert f"beside_tools.py:{said}" in err
+    assert "t.py:1" not in err
+
+
+def test_a_tools_file_of_another_kind(place, in_process):
+    (place / "t.policy").write_text("x")
+    code, _, err = in_process("p.policy", "x", *NOWHERE, "--tools", "./t.policy")
+    assert (code, err) == (2, "policy run: ./t.policy is no Python file: its name must end in .py\n")
 
 
 def test_tools_from_a_module_and_a_missing_one(place):

@@ -68,6 +68,13 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | 
     assert "Traceback" not in done.stderr
 
 
+def test_what_a_windows_shell_writes_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_bytes(CLEAN.encode("utf-16"))
+    done = policy("check", "a.policy", cwd=tmp_path)
+    assert "error[P404]: `a.policy` is UTF-16, not UTF-8" in done.stdout
+    assert "= help: save the file as UTF-8" in done.stdout
+
+
 def test_a_forbidden_file(capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
