@@ -13,6 +13,7 @@ from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Re
 from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.machine.machine import Phase, Rule
+from engine.core.machine.plan import Plan
 from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
 from engine.core.texts import fill
 
@@ -110,6 +111,8 @@ def _call(
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
         return after, structs.replace(asked, notices=notices) if notices else asked
     plan = core.final_plan(v)
+    if ref and s.vars[core.asked] != plan.index + 1:
+        ref = ""  # time went by while the host was asked: another limit's reserve comes first by now
     text = "" if ref else core.instruction(plan, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.
     last = (True, core.final_tools, text, ref, (), plan.resource)
@@ -141,15 +144,21 @@ def _resolve(core: Core, s: State, at: int, v: Values, rule: Rule, call: CallSta
     return after, resolve_decision(core, after, at, rule.origin, notes)
 
 
+def asked_for(core: Core, s: State) -> tuple[Plan, str]:
+    """The limit for which the host is being asked, and the function."""
+    asked = s.vars[core.asked]
+    if asked > len(core.plans):
+        return core.pending_plan(s.vars), core.policy.finalization.using or ""
+    plan = core.plans[asked - 1]
+    return plan, core.finalize_step(plan, s.vars).using or ""
+
+
 def resolve_decision(core: Core, s: State, at: int, because: str, notes: tuple[Note, ...] = ()) -> AnyDecision:
     """Ask for the text that the machine waits for: an instruction, or the reactive refusal."""
-    asked = s.vars[core.asked]
-    text = asked > len(core.plans)
-    plan = core.pending_plan(s.vars) if text else core.plans[asked - 1]
-    name = core.policy.finalization.using if text else core.finalize_step(plan, s.vars).using
+    plan, name = asked_for(core, s)
     used, maximum = core.standing(plan, s.vars, s.book, at)
     deadline = core.amounts.deadline(s.vars, s.book.run, final=True)
-    return Resolve(s.n, name or "", plan.resource, used, maximum, deadline, because, notes)
+    return Resolve(s.n, name, plan.resource, used, maximum, deadline, because, notes)
 
 
 def _resolve_again(core: Core, s: State, at: int) -> AnyDecision:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from engine.core import admission
-from engine.core.admission import instruction_resolved, resolve_decision
+from engine.core.admission import asked_for, instruction_resolved, resolve_decision
 from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
@@ -75,6 +75,8 @@ def resolved(core: Core, s: State, e: Resolved) -> Result:
         return sticky(core, s)
     if phase != Phase.RESOLVING:
         return s, Illegal(illegal_phase(s, f"{e.name} resolved"))
+    if e.name != (name := asked_for(core, s)[1]):
+        return s, Illegal(f"{e.name} resolved while {name} was asked for")
     if s.vars[core.asked] <= len(core.plans):
         return instruction_resolved(core, s, e)
     ok = e.status in ("ok", "empty")
