@@ -31,14 +31,9 @@ class Plan:
     steps: tuple[Step, ...]
     """The ladder without what can never be reached; ``stop`` stands behind its last step."""
     origin: str
-
-    @property
-    def resource(self) -> str:
-        return self.limit.resource
-
-    @property
-    def counted(self) -> bool:
-        return RESOURCES[self.resource].kind == "counted"
+    resource: str
+    counted: bool
+    """Is it counted by the machine, or an amount?"""
 
     @property
     def fuel(self) -> str:
@@ -100,7 +95,8 @@ def _plan(index: int, limit: Limit) -> Plan:
         # Time is not admitted but passes, so its extension needs no decision: the deadline simply lies later.
         maximum += sum(min(s.by, maximum) for s in steps if isinstance(s, Extend))
         steps = tuple(s for s in steps if not isinstance(s, Extend))
-    return Plan(index, limit, name, maximum, steps, origin_of(limit.origin, f"limit {limit.id}"))
+    origin, counted = origin_of(limit.origin, f"limit {limit.id}"), RESOURCES[limit.resource].kind == "counted"
+    return Plan(index, limit, name, maximum, steps, origin, limit.resource, counted)
 
 
 def _reachable(steps: tuple[Step, ...], maximum: int) -> tuple[Step, ...]:
