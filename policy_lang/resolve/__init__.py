@@ -40,7 +40,7 @@ def resolve(
     layers = [Layer(member, Values(names[id(member)], report)) for member in reversed(chain)]
     imports = _imports(chain, report)
     merged = Merged(layers, imports, report)
-    lints.check(merged, any(member.broken for member in chain), report)
+    lints.check(merged, any(layer.lost or layer.unit.broken for layer in layers), report)
     lints.unused_names(unit, names[id(unit)], report)
     findings = suppress(unit, [f for f in report.findings if f.is_error or f.primary.span.source is source])
     ordered = in_order(findings, loader.sources)

@@ -12,7 +12,7 @@ from engine.core.vocabulary import RESOURCES, SCOPES, TREE_RESOURCES, Resource, 
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
-from policy_lang.quantities import COUNT, DURATION, MONEY
+from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
@@ -236,7 +236,7 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
     needs = resource.reservable and most.value is not None and not (options.reserve or _tried_reserve(line))
     if needs and line.finalizes and isinstance(line.node, tree.Setting):
         step = next(s for s in line.node.steps if isinstance(s, tree.Finalize | tree.FinalizeUsing))
-        example = {"count": "4k", "money": "$0.10", "duration": "30s"}[resource.unit]
+        example = _reserve_for(most.value or 0, DIMENSIONS[resource.unit])
         report.error(
             "P330",
             f"`finalize` on `{resource.name}` needs a reserve",
@@ -245,6 +245,12 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
             Label(most.span, "all of it may be spent before"),
             help=f"keep some back: `{resource.name} {most.text} reserve {example} then finalize`",
         )
+
+
+def _reserve_for(most: int, dimension: str) -> str:
+    """A usual reserve as an example, smaller where the limit is small."""
+    usual = {COUNT: 4_000, MONEY: 100_000, DURATION: 30_000}[dimension]
+    return text_of(min(usual, max(1, most // 5)), dimension)
 
 
 def _tried_reserve(line: LimitLine) -> bool:
