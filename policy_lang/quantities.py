@@ -27,6 +27,7 @@ _DURATION = re.compile(r"(?:[0-9]+(?:_[0-9]+)*(?:ms|[smhd]))+")
 _PART = re.compile(rf"({_DIGITS})(ms|[smhd])")
 _MONEY = re.compile(rf"\$({_DIGITS})(?:\.([0-9]+))?")
 _PERCENT = re.compile(rf"({_DIGITS})%")
+_DECIMAL = re.compile(rf"({_DIGITS})\.[0-9]+")
 _LOOSE = re.compile(r"(-?)(\$?)([0-9][0-9_]*)(?:\.([0-9_]+))?([A-Za-z_]*)(%?)")
 
 _UNITS = {
@@ -77,6 +78,12 @@ def parse(text: str) -> Quantity | Wrong:
     if match := _PERCENT.fullmatch(text):
         return _checked(Quantity(PERCENT, int(match[1]), text))
     return _malformed(text)
+
+
+def decimal(text: str) -> Quantity | None:
+    """A decimal number without a unit, which is no quantity: a count of it, so that it can be told what it misfits."""
+    match = _DECIMAL.fullmatch(text)
+    return Quantity(COUNT, int(match[1].replace("_", "")), text) if match and len(text) <= 60 else None
 
 
 def _scaled(dimension: str, text: str, whole: str, fraction: str, power: int) -> Quantity | Wrong:

@@ -36,10 +36,6 @@ class Report:
     ) -> None:
         self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
 
-    @property
-    def has_errors(self) -> bool:
-        return any(finding.is_error for finding in self.findings)
-
     def unsupported(self, span: Span, what: str) -> None:
         """Something that `lang 1` says and this version cannot do. Left out in silence it would be a broken promise."""
         help = "remove it to use the rest of this policy"

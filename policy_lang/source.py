@@ -116,6 +116,8 @@ def decode(data: bytes, name: str) -> Source:
             f"`{name}` is larger than 1 MiB",
             "a policy is short; move prices or tool rules to files of their own and `import` them",
         )
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Unreadable("P404", f"`{name}` is UTF-16, not UTF-8", "save the file as UTF-8")
     if b"\0" in data:
         raise Unreadable("P404", f"`{name}` is not a text file: it contains a NUL byte at offset {data.index(0)}")
     try:

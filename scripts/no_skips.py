@@ -1,9 +1,10 @@
-"""Fail if a JUnit report is empty or names a skipped test: a test that does not run proves nothing."""
+"""Count the tests of a JUnit report by folder; fail if none ran or one was skipped: such a test proves nothing."""
 
 from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 
 
 def main(path: str) -> int:
@@ -14,6 +15,8 @@ def main(path: str) -> int:
         print(f"skipped: {name}", file=sys.stderr)
     if not cases:
         print("no test ran", file=sys.stderr)
+    for folder, count in sorted(Counter(str(case.get("classname")).rpartition(".")[0] for case in cases).items()):
+        print(f"{count:6} {folder}")
     return 1 if skipped or not cases else 0
 
 

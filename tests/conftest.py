@@ -1,1 +1,34 @@
-"""Shared by all tests: modules beside this file can be imported (pytest puts its folder on the path)."""
+"""Shared by all tests: modules beside this file can be imported (pytest puts its folder on the path).
+
+A test passes or fails alike whether it runs alone or with all others, in the background or not, and leaves nothing in
+the home directory: hence one Hypothesis profile for all, a signal that works, and a cache of our own.
+``LAWS_PROFILE=slow`` tries many more examples.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
+settings.register_profile("quick", max_examples=250, deadline=None, suppress_health_check=_QUIET)
+settings.register_profile("slow", max_examples=2_000, deadline=None, suppress_health_check=_QUIET)
+settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main() -> Iterator[None]:
+    """Whatever is started inherits both: commands under test are interrupted, and write their cache."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["XDG_CACHE_HOME"] = cache = tempfile.mkdtemp(prefix="policy-lang-tests-")
+    try:
+        return (yield)
+    finally:
+        shutil.rmtree(cache, ignore_errors=True)

@@ -19,9 +19,6 @@ from engine.clients.ids import wire_ids
 from engine.clients.wire import decode
 from engine.core.messages import Message, Reply, Request, ToolCall
 
-DEFAULT_MAX_OUTPUT = 4096
-"""The format requires a largest output; used where neither the request nor the client names one."""
-
 Block = dict[str, Any]
 
 
@@ -31,6 +28,7 @@ class Anthropic(HttpClient):
     wire: str = "anthropic"
     default_base_url: ClassVar[str] = "https://api.anthropic.com"
     default_key_env: ClassVar[str] = "ANTHROPIC_API_KEY"
+    default_output: ClassVar[int] = 4096
     path: ClassVar[str] = "/v1/messages"
     request_id_header: ClassVar[str] = "request-id"
     reserved_settings: ClassVar[frozenset[str]] = frozenset(
@@ -50,7 +48,7 @@ class Anthropic(HttpClient):
     def body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": request.max_output or self.max_output or DEFAULT_MAX_OUTPUT,
+            "max_tokens": request.max_output or self.usual_output,
             "messages": _messages(request.messages),
         }
         system = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text.strip())

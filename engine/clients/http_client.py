@@ -51,6 +51,8 @@ class HttpClient:
     default_key_env: ClassVar[str]
     path: ClassVar[str]
     request_id_header: ClassVar[str]
+    default_output: ClassVar[int]
+    """The largest output (tokens) to ask for where one must be named and nobody has."""
     reserved_settings: ClassVar[frozenset[str]]
     """Keys of a body that only the engine sets."""
 
@@ -86,6 +88,12 @@ class HttpClient:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(model={self.model!r}, name={self.name!r}, base_url={str(self.base_url)!r})"
+
+    @property
+    def usual_output(self) -> int:
+        """The largest output (tokens) of a request that must name one: what a large budget leaves is no number to
+        send, since providers refuse a request for more than their model can write."""
+        return self.max_output or self.default_output
 
     # What a wire format says.
 
@@ -300,6 +308,8 @@ class _Attempt:
         except ValueError:
             info = None
         headers = response.headers
+        if response.has_redirect_location:  # not followed: the key is meant for the server that was named
+            info = ErrorInfo((), f"the server redirects to {headers['location'][:200]}; is the base URL right?")
         wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
         return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
 

@@ -20,6 +20,7 @@ class OpenAIChat(HttpClient):
     wire: str = "openai_chat"
     default_base_url: ClassVar[str] = "https://api.openai.com/v1"
     default_key_env: ClassVar[str] = "OPENAI_API_KEY"
+    default_output: ClassVar[int] = 16_384
     path: ClassVar[str] = "/chat/completions"
     request_id_header: ClassVar[str] = "x-request-id"
     reserved_settings: ClassVar[frozenset[str]] = frozenset(

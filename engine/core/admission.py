@@ -118,7 +118,7 @@ def _call(
     core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...], ref: str
 ) -> Result:
     n, final, book = s.n + 1, v[REASON] > 0, s.book
-    deadline = at + core.attempt_wall
+    deadline = min(at + core.attempt_wall, NO_TIME)
     if core.amounts.walls:
         deadline = min(deadline, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()
@@ -136,6 +136,8 @@ def _call(
         hidden = core.breakers.hidden(book.breakers, at) if book.breakers else ()
         return after, structs.replace(asked, notices=notices, hidden=hidden) if notices or hidden else asked
     occasion = core.final_occasion(v)
+    if ref and s.vars[core.asked] != occasion.code:
+        ref = ""  # time went by while the host was asked: another limit's reserve comes first by now
     text = "" if ref else core.instruction(occasion, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.
     last = (True, core.final_tools, text, ref, (), occasion.resource)
@@ -167,29 +169,28 @@ def _resolve(core: Core, s: State, at: int, v: Values, rule: Rule, call: CallSta
     return after, resolve_decision(core, after, at, rule.origin, notes)
 
 
+def asked_for(core: Core, s: State) -> str:
+    """The function of the host whose answer is awaited."""
+    asked = s.vars[core.asked]
+    if asked < core.text_asked:
+        return core.question(core.occasions[asked - 1], s.vars)
+    if asked == core.text_asked:
+        return core.policy.finalization.using or ""
+    assert s.call is not None
+    assert s.call.failure is not None
+    step = core.switching.plans[asked - core.text_asked - 1].rule.then[s.call.failure.step]
+    return step.name if isinstance(step, Consult) else ""
+
+
 def resolve_decision(core: Core, s: State, at: int, because: str, notes: tuple[Note, ...] = ()) -> AnyDecision:
     """Ask for the text that the machine waits for: an instruction, or the reactive refusal."""
     asked, deadline = s.vars[core.asked], core.amounts.deadline(s.vars, s.book.run, final=True)
     if asked > core.text_asked:
-        return Resolve(s.n, _consultant(core, s), "llm_failure", 0, 0, deadline, because, notes)
-    if asked == core.text_asked:
-        plan, name = core.pending_plan(s.vars), core.policy.finalization.using
-        return Resolve(
-            s.n, name or "", plan.resource, *core.standing(plan, s.vars, s.book, at), deadline, because, notes
-        )
-    occasion = core.occasions[asked - 1]
-    name = core.question(occasion, s.vars)
-    used, maximum = core.standing(occasion.plan, s.vars, s.book, at) if occasion.plan else (0, 0)
-    return Resolve(s.n, name or "", occasion.resource, used, maximum, deadline, because, notes)
-
-
-def _consultant(core: Core, s: State) -> str:
-    """The function that is asked what to do about the failure in hand."""
-    assert s.call is not None
-    assert s.call.failure is not None
-    plan = core.switching.plans[s.vars[core.asked] - core.text_asked - 1]
-    step = plan.rule.then[s.call.failure.step]
-    return step.name if isinstance(step, Consult) else ""
+        return Resolve(s.n, asked_for(core, s), "llm_failure", 0, 0, deadline, because, notes)
+    plan = core.pending_plan(s.vars) if asked == core.text_asked else core.occasions[asked - 1].plan
+    resource = plan.resource if plan else core.occasions[asked - 1].resource
+    used, maximum = core.standing(plan, s.vars, s.book, at) if plan else (0, 0)
+    return Resolve(s.n, asked_for(core, s), resource, used, maximum, deadline, because, notes)
 
 
 def _resolve_again(core: Core, s: State, at: int) -> AnyDecision:

@@ -103,7 +103,7 @@ class Amounts:
         self.prices = {price.model: price for price in policy.prices}
 
     def price(self, model: str) -> Price | None:
-        """The price of a model, by its exact name."""
+        """The price of a model by its exact name, or ``None``: a guessed price would be a wrong limit."""
         return self.prices.get(model)
 
     def states(

@@ -17,14 +17,14 @@ from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
 from engine.core.policy import Consult, Finalize, Policy, Retry
-from engine.core.state import Book, LimitHit, Spent, State, Used
+from engine.core.state import NO_TIME, Book, LimitHit, Spent, State, Used
 from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
 from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, REFUSALS, RESOURCES
 
-PHASE, REASON, PENDING, OPEN = 0, 1, 2, 3
+PHASE, REASON, PENDING = 0, 1, 2
 """Where the first variables of every machine stand."""
 
 Values = tuple[int, ...]
@@ -198,5 +198,5 @@ def _worded(template: str, resource: str, used: int, maximum: int) -> str:
 def _attempt_wall(policy: Policy) -> int:
     for limit in policy.limits:
         if limit.resource == "attempt_wall":
-            return limit.max or 0
+            return NO_TIME if limit.max is None else limit.max
     return DEFAULT_ATTEMPT_WALL_MS

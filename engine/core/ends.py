@@ -8,7 +8,7 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
 from engine.core.events import Cancelled, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ASKED, ENDED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
+from engine.core.state import ASKED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -164,7 +164,7 @@ def charge_late(core: Core, s: State, e: UsageReported) -> State:
 
 def unanswered(s: State) -> tuple[Reply, ...]:
     """Results for the calls of a round that was still waiting for a host's function."""
-    return tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status not in (ENDED, REPLIED))
+    return tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status in (WAITING, STARTED))
 
 
 def closing(i: int, call: RoundCall, why: str) -> Reply:

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from engine.core import admission
 from engine.core.breakers import BreakerState
 from engine.core.core import PHASE, Core, illegal_phase
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, stopped, wake_at
-from engine.core.events import ApprovalGiven, Tick, ToolEnded, ToolRequested
+from engine.core.events import ApprovalGiven, CallRequested, Tick, ToolEnded, ToolRequested
 from engine.core.machine.machine import Phase
 from engine.core.rounds import breaker_text, refusal, round_number, tool_deadline
-from engine.core.state import ASKED, ENDED, NO_TIME, REPLIED, STARTED, WAITING, Failure, RoundCall, State
+from engine.core.state import (
+    ASKED,
+    ENDED,
+    IMPLIED,
+    NO_TIME,
+    REFUSED,
+    REPLIED,
+    STARTED,
+    WAITING,
+    Failure,
+    RoundCall,
+    State,
+)
 from engine.core.switching import wait
 
 
@@ -24,12 +37,12 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     phase = s.vars[PHASE]
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
-    found = _find(s.round, e.id)
-    if phase != Phase.TOOLS or found < 0:
+    found = find(s.round, e.id)
+    if phase not in (Phase.TOOLS, Phase.READY) or found < 0:
         return s, Illegal(f"tool call {e.id} is not one of the round in hand")
     call = s.round[found]
     if call.status == REPLIED:
-        return s, _verdict_again(core, s, found, call)
+        return s, verdict_again(core, s, found, call)
     if call.status in (ENDED, ASKED):
         return s, Illegal(f"tool call {e.id} {'has already ended' if call.status == ENDED else 'waits for a person'}")
     if e.at >= s.book.run.deadline:
@@ -71,7 +84,7 @@ def _with_breakers(s: State, states: tuple[BreakerState, ...]) -> State:
     return structs.replace(s, book=structs.replace(s.book, breakers=states))
 
 
-def _verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
+def verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
     if call.why == "breaker":
         return _skipped(core, i, call)
     text, because = refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
@@ -97,7 +110,7 @@ def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result
 
 def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     """An execution has ended. A late end of an earlier attempt, or after the end, changes nothing."""
-    phase, found = s.vars[PHASE], _find(s.round, e.id)
+    phase, found = s.vars[PHASE], find(s.round, e.id)
     if phase == Phase.ENDED:
         return s, Wait(NO_TIME)
     if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
@@ -158,7 +171,7 @@ def _again(core: Core, s: State, e: ToolEnded, i: int) -> Result | None:
 
 def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     """A person has answered, or has not: a grant looks again at time and breakers, a refusal is the call's result."""
-    phase, found = s.vars[PHASE], _find(s.round, e.id)
+    phase, found = s.vars[PHASE], find(s.round, e.id)
     if phase in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
     if phase != Phase.TOOLS or found < 0 or s.round[found].status != ASKED:
@@ -232,6 +245,24 @@ def tick(core: Core, s: State, e: Tick) -> Result:
     return passed(core, s, e.at)
 
 
+def call_requested(core: Core, s: State, e: CallRequested) -> Result:
+    """A call; the tool calls that the host has answered by itself have their results before it is looked at."""
+    if s.vars[PHASE] != Phase.TOOLS or s.call is None or s.call.id == e.call:
+        return admission.call_requested(core, s, e)
+    open = [c.id for c in s.round if c.status in (WAITING, STARTED)]
+    missing = [id for id in open if id not in e.answered]
+    if missing:
+        return s, Illegal(f"call {e.call} requested while tool call {missing[0]} has no result")
+    calls, after = s.round, s
+    for i in range(len(calls)):
+        if calls[i].status in (WAITING, STARTED):
+            calls = (*calls[:i], structs.replace(calls[i], status=ENDED), *calls[i + 1 :])
+            after, decision = _one_less(core, after, e.at, calls)
+            if isinstance(decision, End):
+                return after, decision
+    return admission.call_requested(core, after, e)
+
+
 def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes: tuple[Note, ...] = ()) -> Result:
     """One call less is open; the last one completes the round: breakers learn its outcomes, and the ladders move."""
     v, rule = core.react.tool_end(s.vars)
@@ -244,7 +275,9 @@ def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes
     v, rule = core.react.judged(v)
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes)
-    after = State(v, at, s.n, s.call, (), s.book)
+    # More calls of a reply that was not shown may follow: what was judged is kept until the next call.
+    kept = calls if calls[-1].status in (IMPLIED, REFUSED) else ()
+    after = State(v, at, s.n, s.call, kept, s.book)
     return after, Continue(rule.origin, notes)
 
 
@@ -273,8 +306,9 @@ def _with(calls: tuple[RoundCall, ...], i: int, call: RoundCall) -> tuple[RoundC
     return (*calls[:i], call, *calls[i + 1 :]) if len(calls) > 1 else (call,)
 
 
-def _find(calls: tuple[RoundCall, ...], id: str) -> int:
+def find(calls: tuple[RoundCall, ...], id: str) -> int:
+    """Position of a tool call in the round in hand, -1 if it is none of them."""
     for i, call in enumerate(calls):
-        if call.id == id:
+        if call.id == id and call.status < IMPLIED:
             return i
     return -1

@@ -22,7 +22,7 @@ from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolReque
 from engine.core.machine.expr import FALSE, Expr, Le, Lit, Or, Var, assume, to_python
 from engine.core.machine.machine import Phase, Rule, Spend, Update
 from engine.core.machine.plan import ENOUGH
-from engine.core.machine.to_python import live, update_line
+from engine.core.machine.to_python import live, packed, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
@@ -49,7 +49,7 @@ def source(core: Core) -> str:
     if not hot_amounts.constant(core):
         return ""
     names = ", ".join(v.name for v in core.machine.variables)
-    parts = {"VARIABLES": names, "VALUES": f"({names})", "ROUNDS": "used_tool_iterations"}
+    parts = {"VARIABLES": names, "VALUES": packed(core.machine), "ROUNDS": "used_tool_iterations"}
     enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits}
     parts |= _ordinary(core, "call", "CALL", enough)
     parts |= _ordinary(core, "round", "ROUND", enough)
@@ -60,6 +60,7 @@ def source(core: Core) -> str:
         parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
+    parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
     parts |= _tool_rules(core)
     parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
@@ -191,7 +192,7 @@ def step(state, event):
         <CALL_UPDATES>
         <CALL_CROSSED>
         <BOUND>
-        n, client, deadline = state.n + 1, event.client, at + ATTEMPT_WALL
+        n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
         admitted = CallState(id, 1, client, deadline, event.model, event.input_tokens, event.max_output)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)

@@ -28,7 +28,7 @@ from engine.core.ladders import (
     Step,
     Stop,
 )
-from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES, SEMANTICS_VERSION
+from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES, SEMANTICS_VERSION, limit_name
 
 MAX_WINDOW = 64
 """Longest memory of a detector, in executions."""
@@ -88,9 +88,7 @@ class Limit(Part):
     @property
     def id(self) -> str:
         """Name of the limit, unique in a policy: ``llm_calls`` or ``tokens per thread``."""
-        if self.scope is None or self.scope == RESOURCES[self.resource].scope:
-            return self.resource
-        return f"{self.resource} per {self.scope}"
+        return limit_name(self.resource, self.scope)
 
 
 class Finalization(Part):

@@ -25,13 +25,13 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
     call = s.call
     if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
         return _late(core, s, e)
-    s, notes = _charged(core, s, e, call)
+    s, notes = charged_for(core, s, e, call)
     v, functions = s.vars, e.calls
     if core.amounts.metered and e.usage is None and call.charged is None:
         v, rule = core.react.unmetered(v)
         return end(core, s, e.at, v, rule, ref=e.ref, close=_closed(e.calls))
     if functions:
-        v, functions, output, extended = _sorted_out(core, s, e)
+        v, functions, output, extended = sorted_out(core, s, e)
         notes = (*notes, *extended) if extended else notes
         if output:
             return _answered(core, s, e, v, notes, _closed(functions))
@@ -57,7 +57,7 @@ def model_failed(core: Core, s: State, e: ModelFailed) -> Result:
     call = s.call
     if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
         return _late(core, s, e)
-    s, notes = _charged(core, s, e, call)
+    s, notes = charged_for(core, s, e, call)
     failure = Failure(e.reason, 0, e.retry_after, e.jitter, e.partial == "delivered", e.ref)
     return fail(core, s, e.at, s.vars, failure, notes)
 
@@ -76,7 +76,7 @@ def _paused(core: Core, s: State, e: ModelReplied, v: Values, call: CallState, n
     return fail(core, s, e.at, v, Failure("truncated", ref=e.ref), notes)
 
 
-def _sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Proposed, ...], bool, tuple[Note, ...]]:
+def sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Proposed, ...], bool, tuple[Note, ...]]:
     """Count what the provider executed itself; return the function calls, and whether an answer is among the rest."""
     v = s.vars
     notes: tuple[Note, ...] = ()
@@ -101,7 +101,7 @@ def _closed(calls: tuple[Proposed, ...]) -> tuple[Reply, ...]:
     return tuple(closing(i, RoundCall(c.id, c.name, c.args, WAITING), "stopped") for i, c in enumerate(functions))
 
 
-def _charged(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallState) -> tuple[State, tuple[Note, ...]]:
+def charged_for(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallState) -> tuple[State, tuple[Note, ...]]:
     """Charge what the attempt's last report adds, and note the thresholds that crosses."""
     usage = e.usage
     if usage is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.admission import instruction_resolved
+from engine.core.admission import asked_for, instruction_resolved
 from engine.core.core import PHASE, Core, illegal_phase
 from engine.core.decisions import Illegal
 from engine.core.ends import Result, sticky
@@ -20,6 +20,8 @@ def resolved(core: Core, s: State, e: Resolved) -> Result:
         return sticky(core, s)
     if phase != Phase.RESOLVING:
         return s, Illegal(illegal_phase(s, f"{e.name} resolved"))
+    if e.name != (name := asked_for(core, s)):
+        return s, Illegal(f"{e.name} resolved while {name} was asked for")
     asked = s.vars[core.asked]
     if asked < core.text_asked:
         return instruction_resolved(core, s, e)

@@ -82,11 +82,11 @@ def text_resolved(core: Core, s: State, e: Resolved) -> Result:
 def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], notes: tuple[Note, ...]) -> Result:
     """Fold the calls in the model's order; a refused atomic round is folded again from the start."""
     n = s.n + 1
-    folded = _Fold(core, s, at, v, n)
+    folded = Fold(core, s, at, v, n)
     for i, call in enumerate(calls):
         folded.call(i, call)
     if core.atomic and folded.refused:
-        folded = _Fold(core, s, at, v, n, round_refused=1)
+        folded = Fold(core, s, at, v, n, round_refused=1)
         for i, call in enumerate(calls):
             folded.call(i, call)
     v, rule = core.react.judged(folded.values)
@@ -107,7 +107,7 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
     return after, RunTools(n, round_number(core, v), verdicts, kind != "run", rule.origin, notes)
 
 
-class _Fold:
+class Fold:
     """The verdicts on a round so far; the machine's values go from call to call."""
 
     __slots__ = (
@@ -204,7 +204,7 @@ def refusal(
     if why == "tool_limit":
         k, maximum, text, because = next(x for x in facts.limits if counts[x[0]] >= x[1])
         return fill(text, {**words, "limit": str(maximum), "used": str(counts[k]), "left": "0"}), because
-    if why == "tool_calls":
+    if why in ("tool_calls", "tool_iterations"):
         plan = core.plans[rule.effect.limit] if rule else core.first(why)
         return core.refusal(plan, tool, v, s.book, s.at), plan.origin
     return fill(REFUSALS[why], words), because

@@ -107,6 +107,10 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
 # How far a tool call of the current round has come.
 WAITING, STARTED, ENDED, REPLIED, ASKED = 0, 1, 2, 3, 4
 
+# What stands behind the calls of a round that was opened by its first tool, before the reply was shown: the round was
+# admitted, or refused.
+IMPLIED, REFUSED = 5, 6
+
 
 class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply.

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, executions, hot_path, replies, resolving
+from engine.core import admission, ends, executions, hot_path, implied, replies, resolving
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
@@ -44,12 +44,12 @@ Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
 
 _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] = {
     RunStarted: admission.run_started,
-    CallRequested: admission.call_requested,
+    CallRequested: executions.call_requested,
     Resolved: resolving.resolved,
-    ModelReplied: replies.model_replied,
+    ModelReplied: implied.model_replied,
     ModelFailed: replies.model_failed,
     RetryDue: admission.retry_due,
-    ToolRequested: executions.tool_requested,
+    ToolRequested: implied.tool_requested,
     ToolEnded: executions.tool_ended,
     ApprovalGiven: executions.approval_given,
     UsageReported: ends.usage_reported,
@@ -95,22 +95,17 @@ def _step(core: Core) -> Step:
     handlers = _HANDLERS
 
     def step(state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
-        if event.at < state.at:
-            return _step_back(core, state, event)
         handler = handlers.get(event.__class__)
         if handler is None:
             return state, Illegal(f"{type(event).__name__} is no event")
+        if event.at < state.at:
+            # A clock that went backwards: the event is read as if it came with the last one.
+            note = Note("clock", f"the clock went back by {state.at - event.at} ms")
+            state, decision = handler(core, state, structs.replace(event, at=state.at))
+            return state, structs.replace(decision, notes=(note, *decision.notes))
         return handler(core, state, event)
 
     return step
-
-
-def _step_back(core: Core, state: State, event: AnyEvent) -> tuple[State, AnyDecision]:
-    """A clock that went backwards: the event is read as if it came with the last one."""
-    note = Note("clock", f"the clock went back by {state.at - event.at} ms")
-    handler = _HANDLERS[event.__class__]
-    state, decision = handler(core, state, structs.replace(event, at=state.at))
-    return state, structs.replace(decision, notes=(note, *decision.notes))
 
 
 def _interpreted(machine: Machine) -> SimpleNamespace:

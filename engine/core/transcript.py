@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct, structs
 
@@ -117,8 +117,10 @@ class Transcript:
         if (event.__class__, decision.__class__) in _SILENT and self._reply is None:
             return self
         after = self._copy()
-        after._hear(event, decision)
-        after._obey(decision)
+        if hear := _HEAR.get(event.__class__):
+            hear(after, event, decision)
+        if obey := _OBEY.get(decision.__class__):
+            obey(after, decision)
         after._complete()
         return after
 
@@ -136,67 +138,86 @@ class Transcript:
         new._ended = False
         return new
 
-    def _hear(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
-        """What the event itself adds."""
-        if isinstance(event, e.ModelReplied):
-            # A reply that nothing follows from came too late: its call was cancelled, or is being tried again.
-            if not self._stopping and not isinstance(decision, d.Wait):
-                self._reply = event
-        elif isinstance(event, e.ToolEnded):
-            if not isinstance(decision, d.Execute):
-                self._answer({event.id: _result_of(event)})
-        elif isinstance(event, e.CallRequested):
-            if event.answered:
-                self._answer({id: Entry("result", text=ANSWERED_BY_HOST) for id in event.answered})
-                self._complete()
-            if event.call != self._call:
-                self._call = event.call
-                self._add([Entry("given", ref) for ref in event.refs])
-        elif isinstance(event, e.RunStarted):
-            self._add([Entry("given", ref) for ref in event.refs])
+    # What an event itself adds.
 
-    def _obey(self, decision: d.AnyDecision) -> None:
-        """What the decision adds."""
-        if isinstance(decision, d.RunTools):
-            self._accept_reply()
-            self._close([v for v in decision.verdicts if isinstance(v, d.Reply)])
-        elif isinstance(decision, d.Reply):
-            self._close((decision,))
-        elif isinstance(decision, d.Stop | d.End):
-            self._accept_reply()
-            self._close(decision.close)
-            self._stopping = True
-            self._ended = isinstance(decision, d.End)
-        elif isinstance(decision, d.Continue):
-            self._accept_reply()
-        elif isinstance(decision, d.Retry):
-            # After a pause the provider goes on from what it has said; any other reply is asked for again.
-            if self._reply is not None and self._reply.finish == "pause":
-                self._accept_reply()
-            self._reply = None
-        elif isinstance(decision, d.Call):
-            self._reply = None
+    def _replied(self, event: e.ModelReplied, decision: d.AnyDecision) -> None:
+        # A reply that nothing follows from came too late: its call was cancelled, or is being tried again.
+        if not self._stopping and not isinstance(decision, d.Wait):
+            self._reply = event
 
-    def _accept_reply(self) -> None:
+    def _tool_ended(self, event: e.ToolEnded, decision: d.AnyDecision) -> None:
+        if not isinstance(decision, d.Execute):
+            self._answer(((event.id, _result_of(event)),))
+
+    def _call_requested(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
+        if event.answered:
+            self._answer([(id, Entry("result", text=ANSWERED_BY_HOST)) for id in event.answered])
+            self._complete()
+        if event.call != self._call:
+            self._call = event.call
+            self._given(event.refs)
+
+    def _run_started(self, event: e.RunStarted, decision: d.AnyDecision) -> None:
+        self._given(event.refs)
+
+    def _given(self, refs: tuple[str, ...]) -> None:
+        if refs:
+            self._add([Entry("given", ref) for ref in refs])
+
+    # What a decision adds.
+
+    def _run_tools(self, decision: d.RunTools) -> None:
+        self._accept_reply()
+        self._close(decision.verdicts)
+
+    def _refused(self, decision: d.Reply) -> None:
+        self._close((decision,))
+
+    def _ending(self, decision: d.Stop | d.End) -> None:
+        self._accept_reply()
+        self._close(decision.close)
+        self._stopping = True
+        self._ended = isinstance(decision, d.End)
+
+    def _retried(self, decision: d.Retry) -> None:
+        # After a pause the provider goes on from what it has said; any other reply is asked for again.
+        if self._reply is not None and self._reply.finish == "pause":
+            self._accept_reply()
+        self._reply = None
+
+    def _called(self, decision: d.Call) -> None:
+        self._reply = None
+
+    def _accept_reply(self, decision: d.AnyDecision | None = None) -> None:
         reply, self._reply = self._reply, None
-        if reply is not None and _says_something(reply):
-            self._add((Entry("reply", reply.ref),))
-            self._open = reply.calls
-            self._positions = {call.id: i for i, call in enumerate(reply.calls) if call.kind != "hosted"}
-            self._waiting = len([call for call in reply.calls if call.kind == "function"])
-            self._results = {}
-
-    def _close(self, replies: Sequence[d.Reply]) -> None:
-        if not replies:
+        if reply is None or not _says_something(reply):
             return
-        self._answer({r.id: Entry("result", r.ref, "" if r.ref else r.text, is_error=True) for r in replies})
+        self._add((Entry("reply", reply.ref),))
+        self._open, self._positions, self._results = reply.calls, {}, {}
+        self._waiting = 0
+        for i, call in enumerate(reply.calls):
+            if call.kind != "hosted":
+                self._positions[call.id] = i
+                self._waiting += call.kind == "function"
 
-    def _answer(self, results: dict[str, Entry]) -> None:
+    def _close(self, verdicts: Sequence[d.Execute | d.Ask | d.Reply]) -> None:
+        closed = []
+        for verdict in verdicts:
+            if isinstance(verdict, d.Reply):
+                text = "" if verdict.ref else verdict.text
+                closed.append((verdict.id, Entry("result", verdict.ref, text, is_error=True)))
+        if closed:
+            self._answer(closed)
+
+    def _answer(self, results: Iterable[tuple[str, Entry]]) -> None:
         """The first result of a call counts; there is one for each, whatever is reported late or twice."""
-        new = {id: result for id, result in results.items() if id in self._positions and id not in self._results}
-        if new:
-            self._results = self._results | new
-            self._waiting -= len([id for id in new if self._open[self._positions[id]].kind == "function"])
+        known = self._results.copy()
+        for id, result in results:
+            position = self._positions.get(id)
+            if position is not None and id not in known:
+                known[id] = result
+                self._waiting -= self._open[position].kind == "function"
+        self._results = known
 
     def _complete(self) -> None:
         """When no call is without a result, add the results in the model's order."""
@@ -217,6 +238,24 @@ class Transcript:
             self._log = self._log[: self._length]
         self._log.extend(entries)
         self._length = len(self._log)
+
+
+_HEAR: dict[type, Callable[[Transcript, Any, d.AnyDecision], None]] = {
+    e.RunStarted: Transcript._run_started,
+    e.CallRequested: Transcript._call_requested,
+    e.ModelReplied: Transcript._replied,
+    e.ToolEnded: Transcript._tool_ended,
+}
+
+_OBEY: dict[type, Callable[[Transcript, Any], None]] = {
+    d.Continue: Transcript._accept_reply,
+    d.Call: Transcript._called,
+    d.Retry: Transcript._retried,
+    d.Reply: Transcript._refused,
+    d.RunTools: Transcript._run_tools,
+    d.Stop: Transcript._ending,
+    d.End: Transcript._ending,
+}
 
 
 def _says_something(reply: e.ModelReplied) -> bool:

@@ -6,7 +6,6 @@ price table of a policy, not when an attempt is charged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from engine.core.messages import Usage
@@ -14,14 +13,6 @@ from engine.core.policy import Price
 
 _PER: Final = 1_000_000
 """Prices are for so many tokens."""
-
-
-def find_price(prices: Iterable[Price], model: str) -> Price | None:
-    """The price of a model by its exact name, or ``None``: a guessed price would be a wrong limit."""
-    for price in prices:
-        if price.model == model:
-            return price
-    return None
 
 
 def cost(price: Price, usage: Usage) -> int:

@@ -52,6 +52,12 @@ RESOURCES: Final[dict[str, Resource]] = {
     )
 }
 
+
+def limit_name(resource: str, scope: str | None) -> str:
+    """How a limit is called, unique in a policy: ``llm_calls``, or ``tokens per thread`` where the scope was chosen."""
+    return resource if scope in (None, RESOURCES[resource].scope) else f"{resource} per {scope}"
+
+
 TREE_RESOURCES: Final = ("children", "live_children", "depth", "concurrent")
 """Written in ``agents { }`` only."""
 

@@ -19,7 +19,7 @@ from engine.core.messages import Finish, Message, Reply, Request, ToolCall, Usag
 from engine.core.state import NO_TIME
 from engine.core.vocabulary import REASONS
 from engine.run import sizes
-from engine.run.cancellation import from_outside
+from engine.run.cancellation import from_outside, must_pass
 from engine.run.effects import ModelCall
 from engine.run.hooks import CallContext, HookError, Rules
 from engine.run.host import MOST_TOOL_CALLS, Host
@@ -123,9 +123,9 @@ async def call_model(
         return attempt.failed(exc.reason, brief(exc), retry_after=exc.retry_after_ms, text=exc.text, usage=exc.usage)
     except HookError as exc:
         return attempt.failed("host", brief(exc))
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as exc:  # a hostile client: even SystemExit is only a failed attempt
+        if must_pass(exc):
+            raise
         return attempt.failed(_reason(exc), f"the client failed: {described(exc)}")
 
 

@@ -7,7 +7,7 @@ how they are carried out (tasks of this process, a durable engine) it does not k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -16,10 +16,8 @@ from engine.core.decisions import AnyDecision, Ask, Call, Execute, Resolve
 from engine.core.events import AnyEvent, ApprovalGiven, ModelFailed, ModelReplied, Resolved, ToolEnded
 from engine.core.messages import Message, ToolCall
 from engine.core.state import ClientInfo, Outcome, State, Used
+from engine.core.step import Step
 from engine.core.transcript import Transcript
-
-Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
-"""The one pure function that decides a run."""
 
 
 class ProtocolError(RuntimeError):

@@ -15,7 +15,7 @@ from typing import Any
 from engine.core.events import ToolEnded
 from engine.core.messages import Message
 from engine.core.vocabulary import REFUSALS
-from engine.run.cancellation import from_outside
+from engine.run.cancellation import from_outside, must_pass
 from engine.run.effects import ToolRun
 from engine.run.hooks import HookError, ToolInvocation
 from engine.run.host import Host
@@ -118,9 +118,9 @@ async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -
         if from_outside():
             raise
         return failure(tool.name, exc)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as exc:  # SystemExit too: a tool must not end the process
+        if must_pass(exc):
+            raise
         return failure(tool.name, exc)
 
 

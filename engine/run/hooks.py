@@ -18,8 +18,8 @@ from msgspec import structs
 
 from engine.core.decisions import Call
 from engine.core.messages import Message, Reply, Request
-from engine.run.cancellation import from_outside
-from engine.run.results import ToolResult
+from engine.run.cancellation import from_outside, must_pass
+from engine.run.results import ToolResult, described
 from engine.run.tools import ToolContext
 
 
@@ -123,12 +123,12 @@ async def _run(hook: Callable[..., Any], kind: str, allowed: tuple[type, ...], *
         value = hook(*given)
         if inspect.isawaitable(value):
             value = await value
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as exc:  # even SystemExit is only a hook that failed
+        if must_pass(exc):
+            raise
         if isinstance(exc, asyncio.CancelledError) and from_outside():
             raise
-        raise HookError(f"{kind} `{name}` failed: {type(exc).__name__}: {exc}") from exc
+        raise HookError(f"{kind} `{name}` failed: {described(exc)}") from exc
     if not isinstance(value, allowed):
         names = ", ".join("None" if t is type(None) else t.__name__ for t in allowed)
         raise HookError(f"{kind} `{name}` returned a value of type `{type(value).__name__}`; it may return {names}")

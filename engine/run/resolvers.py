@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from engine.core.decisions import Resolve
 from engine.core.events import Resolved
 from engine.core.messages import Message
-from engine.run.cancellation import from_outside
-from engine.run.results import clean
+from engine.run.cancellation import from_outside, must_pass
+from engine.run.results import brief, clean, described
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ async def ask(
     except asyncio.CancelledError as exc:
         if from_outside():
             raise
-        return answer("failed", problem=f"resolver `{decision.name}` was cancelled: {exc}")
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
+        return answer("failed", problem=f"resolver `{decision.name}` was cancelled: {brief(exc)}")
     except BaseException as exc:
-        return answer("failed", problem=f"resolver `{decision.name}` failed: {type(exc).__name__}: {exc}")
+        if must_pass(exc):
+            raise
+        return answer("failed", problem=f"resolver `{decision.name}` failed: {described(exc)}")
     if value is not None and not isinstance(value, str):
         return answer("failed", problem=f"resolver `{decision.name}` returned `{type(value).__name__}`, not a text")
     if consults and value is not None and value.strip() in VERBS:

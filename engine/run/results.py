@@ -69,7 +69,11 @@ def to_text(value: Any) -> str:
     except ResultError:
         raise
     except Exception as exc:  # whatever a value's own serializer may raise
-        raise ResultError(f"a value of type `{type(value).__name__}` cannot be written as JSON: {brief(exc)}") from None
+        why = brief(exc).removeprefix("Error serializing to JSON: ")
+        ours = why.removeprefix("ResultError: ")
+        if ours != why:  # what ``_other`` said, in pydantic's wrapping: it names the value that is in the way
+            raise ResultError(ours) from None
+        raise ResultError(f"a value of type `{type(value).__name__}` cannot be written as JSON: {why}") from None
 
 
 def _other(value: Any) -> Any:

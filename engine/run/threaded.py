@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from engine.run.results import described
+
 
 async def in_thread(work: Callable[[], Any], name: str) -> Any:
     """What ``work`` returns, or raises.
@@ -27,7 +29,7 @@ async def in_thread(work: Callable[[], Any], name: str) -> Any:
         if error is None:
             done.set_result(value)
         elif isinstance(error, StopIteration | KeyboardInterrupt):  # neither may pass through a future
-            done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            done.set_exception(RuntimeError(described(error)))
         else:
             done.set_exception(error)
 

@@ -29,7 +29,7 @@ def out_of_order(run: str, seq: int) -> JournalError:
 
 
 def unknown_content(ref: str) -> JournalError:
-    return JournalError(f"the journal has no content {ref}")
+    return JournalError(f"the journal has no content {ref}: it is damaged, restore it from a copy")
 
 
 def taken(run: str) -> JournalError:

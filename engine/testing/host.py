@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.core import decisions as d
 from engine.core import events as e
+from engine.core.host import FULL
 from engine.core.messages import Usage
 from engine.core.state import NO_TIME, State
 from engine.core.step import Compiled, wake_at
@@ -47,7 +48,10 @@ class Host:
     def run(self, most: int = 400) -> list[Step]:
         """From the start to the end. ``most`` steps, then it is cancelled."""
         before = self.world.before
-        decision = self.send(e.RunStarted(self.at, "run", thread="thread" if before else None, thread_used=before))
+        thread, profile = "thread" if before else None, FULL
+        if self.world.early:
+            profile = tuple(ability for ability in FULL if ability != "rounds")
+        decision = self.send(e.RunStarted(self.at, "run", thread, profile=profile, thread_used=before))
         while not self.ended:
             if len(self.steps) > most:
                 decision = self.send(e.Cancelled(self.at, "too long"))
@@ -84,11 +88,11 @@ class Host:
         assert isinstance(decision, d.Continue), f"nothing follows from {decision}"
         return self.request()
 
-    def request(self) -> d.AnyDecision:
+    def request(self, answered: tuple[str, ...] = ()) -> d.AnyDecision:
         """The next call."""
         self.calls += 1
-        w = self.world
-        return self.send(e.CallRequested(self.at, str(self.calls), "main", w.model, w.input_tokens, w.max_output))
+        id, w = str(self.calls), self.world
+        return self.send(e.CallRequested(self.at, id, "main", w.model, w.input_tokens, w.max_output, answered))
 
     def resolve(self, decision: d.Resolve) -> d.AnyDecision:
         """The host's function answers as the world says."""
@@ -120,7 +124,8 @@ class Host:
         if turn.failure:
             reason, partial = turn.failure, turn.partial
             return self.send(e.ModelFailed(self.at, call.call, call.attempt, reason, partial=partial, usage=turn.usage))
-        return self.send(self.reply(call, turn))
+        reply = self.reply(call, turn)
+        return self.start_early(reply) if self.world.early else self.send(reply)
 
     def reply(self, call: d.Call, turn: Turn) -> e.ModelReplied:
         """The model's reply. Without tools to call, a model that is not stubborn answers in text."""
@@ -133,6 +138,19 @@ class Host:
         return e.ModelReplied(
             self.at, call.call, call.attempt, turn.finish, text, proposed, turn.usage, turn.estimated, "reply"
         )
+
+    def start_early(self, reply: e.ModelReplied) -> d.AnyDecision:
+        """Tools start one by one; after the first, or after all of them, the reply is reported, or it never is."""
+        early = [p for p in reply.calls if p.kind == "function" and not p.problem]
+        for proposed in early[:1] if self.turn.together else early:
+            last = self.send(e.ToolRequested(self.at, proposed.id, proposed.name, proposed.args, proposed.registered))
+            if isinstance(last, d.Execute):
+                self.attempts[proposed.id] = last.attempt
+            elif not isinstance(last, d.Reply):
+                return last
+        if early and self.turn.untold and len(early) == len(reply.calls):
+            return self.request(tuple(p.id for p in early))
+        return self.send(reply)
 
     def interrupted(self, how: str) -> d.AnyDecision | None:
         """Cancellation or a tick; what they decide, unless the run goes on."""
@@ -150,7 +168,7 @@ class Host:
     def run_tools(self, decision: d.RunTools) -> d.AnyDecision:
         """Start what may run and report the ends, together or one after the other."""
         ids = [v.id for v in decision.verdicts if isinstance(v, d.Execute)]
-        batches = [ids] if self.turn.together else [[id] for id in ids]
+        batches = [ids] if self.turn.together or self.turn.untold else [[id] for id in ids]
         last: d.AnyDecision = decision
         for batch in batches:
             last = self.run_batch(batch)
@@ -164,6 +182,9 @@ class Host:
         last: d.AnyDecision = d.Wait(NO_TIME)
         running: list[str] = []
         for id in ids:
+            if id in self.attempts:
+                running.append(id)
+                continue
             for _ in range(1 + self.tools[id].restarts):
                 last = self.send(e.ToolRequested(self.at, id))
                 if isinstance(last, d.Execute):
@@ -172,6 +193,8 @@ class Host:
                     return last
             if isinstance(last, d.Execute):
                 running.append(id)
+        if self.turn.untold and running:
+            return self.request(tuple(ids))
         stopped = self.interrupted(self.turn.interrupt_tools)
         if stopped:
             return stopped

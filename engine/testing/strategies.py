@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from hypothesis import strategies as st
 
 from engine.core import events as e
+from engine.core.host import FULL
 from engine.core.messages import Finish, Usage
 from engine.core.policy import (
     Extend,
@@ -113,10 +114,13 @@ _RULES = (
 @st.composite
 def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """A well-formed policy with limits of at most ``largest``."""
-    counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, min_size=1, max_size=3))
-    amounts = draw(st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=2)) if draw(st.booleans()) else []
-    binding = {limit.id: limit for limit in (draw(limits(r, largest)) for r in [*counted, *amounts])}
-    second = draw(st.sampled_from([None, None, None, *counted]))
+    counted: list[ResourceName] = draw(st.lists(st.sampled_from(COUNTED), unique=True, min_size=1, max_size=3))
+    amounts: list[ResourceName] = draw(
+        st.lists(st.sampled_from(AMOUNTS), unique=True, max_size=draw(st.integers(0, 2)))
+    )
+    limited: list[ResourceName] = [*counted, *amounts]
+    binding = {limit.id: limit for limit in (draw(limits(r, largest)) for r in limited)}
+    second: ResourceName | None = draw(st.sampled_from([None, None, None, *counted]))
     if second:
         other = draw(limits(second, largest))
         binding.setdefault(other.id, other)
@@ -142,7 +146,7 @@ def policies(draw: st.DrawFn, largest: int = 8) -> Policy:
 def plain_policies(draw: st.DrawFn, largest: int = 8) -> Policy:
     """Proactive, without reserve, empty retries or functions of the host: those of which L12 speaks."""
     counted = draw(st.lists(st.sampled_from(COUNTED), unique=True, max_size=4))
-    wanted = sorted({"llm_calls", "tool_iterations", *counted})
+    wanted: list[ResourceName] = sorted({*COUNTED[:2], *counted})
     chosen = tuple(draw(limits(resource, largest, asking=False)) for resource in wanted)
     return Policy(name="plain", limits=chosen, finalization=draw(finalizations(plain=True)))
 
@@ -212,6 +216,8 @@ _ROUNDS = (
     replace(_ROUND, usage=None),
     replace(_ROUND, finish="length"),
     replace(_ROUND, finish="pause"),
+    replace(_ROUND, untold=True),
+    replace(_ROUND, untold=True, takes=1),
 )
 _ODD = (
     Turn(finish="pause"),
@@ -258,6 +264,7 @@ def worlds(draw: st.DrawFn, *, quiet: bool = False) -> World:
         max_output=draw(st.sampled_from([None, 8])),
         before=None if quiet else draw(st.sampled_from(_BEFORE)),
         stuck=not quiet and draw(st.booleans()),
+        early=not quiet and draw(st.integers(0, 4)) == 4,
     )
 
 
@@ -269,10 +276,13 @@ _ATTEMPTS = st.integers(0, 3)
 _TIMES = st.sampled_from([0, 1, 2, 10, 50, 5_000, 5_100])
 
 
+_KINDS: list[Literal["function", "output", "hosted"]] = ["function", "function", "function", "hosted", "output"]
+
+
 @st.composite
 def proposals(draw: st.DrawFn) -> e.Proposed:
     """One proposed call with an id from a small pool, perhaps one that was used before."""
-    kind: Literal["function", "output", "hosted"] = draw(st.sampled_from(["function"] * 6 + ["hosted", "output"]))
+    kind = draw(st.sampled_from(_KINDS))
     name, known = draw(st.sampled_from([("search", True), ("shell", True), ("nobody", False)]))
     return e.Proposed(draw(_TOOL_IDS), name, "", kind, known, draw(st.sampled_from(["", "", "", "bad"])))
 
@@ -280,6 +290,7 @@ def proposals(draw: st.DrawFn) -> e.Proposed:
 def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
     """Any event about anything, at any time: most of them illegal wherever they come."""
     usage = st.one_of(st.none(), usages())
+    answered = st.lists(_TOOL_IDS, max_size=3).map(tuple)
     replied = st.builds(
         e.ModelReplied,
         at=_TIMES,
@@ -295,8 +306,8 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
     )
     ends: st.SearchStrategy[Any] = st.sampled_from(["", "", "answer", "stop"])
     return st.one_of(
-        st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"])),
-        st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"])),
+        st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"]), profile=st.sampled_from([FULL, ()])),
+        st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"]), answered=answered),
         st.builds(e.Resolved, at=_TIMES, name=st.just("ending"), status=st.sampled_from(["ok", "failed"])),
         replied,
         failed,

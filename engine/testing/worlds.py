@@ -59,6 +59,8 @@ class Turn:
     interrupt: Literal["", "cancel", "tick"] = ""
     interrupt_tools: Literal["", "cancel", "tick"] = ""
     takes: int = 0
+    untold: bool = False
+    """The host reports no end of its tools: it names them with the next call, as answered."""
     together: bool = True
     """The tools of its round run at the same time, not one after the other."""
 
@@ -68,6 +70,7 @@ class World:
     """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
 
     ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
+    ``early``: the host shows no whole rounds, and starts the tools of a reply before it reports the reply.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -77,6 +80,7 @@ class World:
     max_output: int | None = None
     before: Used | None = None
     stuck: bool = False
+    early: bool = False
 
 
 ANSWER = Turn(text=True)

@@ -37,7 +37,6 @@ class AtomicRounds:
         self.width = sum(v.sort is not Sort.METER for v in machine.variables)
         self.meters = tuple(0 for v in machine.variables if v.sort is Sort.METER)
         self.fired: Counter[str] = Counter()
-        self._folded: dict[tuple[State, bool], list[tuple[State, tuple[Branch, ...]]]] = {}
 
     def judge(
         self, s: State, seen: dict[State, object], push: Callable[[State], None], held: list[int], broke: Broke

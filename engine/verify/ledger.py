@@ -115,7 +115,8 @@ class Ledger:
         """The ladder as its places are counted."""
         stops = [i for i, s in enumerate(plan.limit.then) if isinstance(s, Stop)]
         steps = plan.limit.then[: stops[0]] if stops else plan.limit.then
-        return [s for s in steps if not (plan.resource == "wall" and isinstance(s, Extend))]
+        untaken = plan.resource == "wall" or not plan.limit.max
+        return [s for s in steps if not (untaken and isinstance(s, Extend))]
 
 
 _COUNTED = ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools")

@@ -143,7 +143,7 @@ class _Writer:
         """Every choice of the fields, the mildest first: nothing spent, no flag set."""
         names, values = [], []
         for field in kind.fields:
-            tried = list(field.values)
+            tried = field.values
             if len(tried) > _SAMPLE:
                 tried = [*tried[:3], tried[len(tried) // 2], *tried[-3:]]
                 self.sampled.append(field.name)

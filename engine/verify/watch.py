@@ -20,8 +20,6 @@ from engine.core.state import Outcome
 from engine.verify.ledger import Attempt, Ledger
 from engine.verify.observe import Observation
 
-_ASKING = (e.CallRequested, e.RetryDue, e.Resolved)
-
 
 class Watch:
     """Give it every event with its decision, in order; ``broken`` says in words which laws do not hold."""
@@ -40,6 +38,10 @@ class Watch:
         self._request = e.CallRequested(0, "")
         self._attempt = 0
         self._flying = False
+        self._last = ("", 0)
+        self._rounds = True
+        self._implied = False
+        self._refused = False
         self._resolve: d.Resolve | None = None
         self._grants: list[int] = []
         self._tools: dict[str, _Tool] = {}
@@ -53,12 +55,12 @@ class Watch:
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
             self._started(event, decision)
-        elif isinstance(event, _ASKING):
+        elif isinstance(event, e.CallRequested | e.RetryDue | e.Resolved):
             self._asked(event, decision)
+        elif type(event) is e.UsageReported:
+            self._usage(event.call, event.attempt, event.usage)
         elif isinstance(event, e.ModelReplied | e.ModelFailed):
             self._settled(event, decision)
-        elif isinstance(event, e.UsageReported):
-            self._usage(event.call, event.attempt, event.usage)
         elif isinstance(event, e.ToolRequested):
             self._tool_requested(event, decision)
         elif isinstance(event, e.ToolEnded):
@@ -71,6 +73,7 @@ class Watch:
         if self._begun:
             return
         self._begun = True
+        self._rounds = "rounds" in event.profile
         self.ledger.started = event.at
         used = event.thread_used
         if used is not None:
@@ -129,6 +132,7 @@ class Watch:
         if self._stopping or self.outcome is not None:
             return
         if isinstance(event, e.CallRequested):
+            self._answered_by_host(event.answered, decision)
             if event.call == self._request.call:
                 self._observe("settled", {})
                 self._flying = False
@@ -140,13 +144,22 @@ class Watch:
         if isinstance(decision, d.Call):
             self._call(decision)
         elif isinstance(decision, d.Resolve):
-            self._resolve = decision
+            self._resolve, self._last = decision, ("", 0)
+
+    def _answered_by_host(self, ids: Iterable[str], decision: d.AnyDecision) -> None:
+        ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
+        for id in ids:
+            tool = self._tools.get(id)
+            if tool is not None and not tool.results:
+                self._result(id)
+                self._tool_done(ends=ends)
 
     def _next_call(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
         missing = [id for id, tool in self._tools.items() if not tool.results]
         if missing and isinstance(decision, d.Call | d.Resolve):
             self._break(f"L3: a call is admitted while {missing} have no result")
         self._request, self._attempt = event, 0
+        self._implied = self._refused = False
         if not isinstance(decision, d.End):
             self._tools = {}
 
@@ -183,6 +196,7 @@ class Watch:
         if kind == "call":
             self.ledger.count("llm_calls")
         self._attempt, self._flying = decision.attempt, True
+        self._last = decision.call, decision.attempt
         self.ledger.attempts[decision.call, decision.attempt] = Attempt(request.model)
 
     def _state(self, plan: Plan) -> int:
@@ -192,7 +206,11 @@ class Watch:
         mine = (event.call, event.attempt) == (self._request.call, self._attempt)
         if event.usage is not None:
             self._usage(event.call, event.attempt, event.usage)
-        if not (mine and self._flying) or self._stopping or self.outcome is not None:
+        if self._stopping or self.outcome is not None:
+            return
+        if mine and self._implied and isinstance(event, e.ModelReplied):
+            self._merged(event, decision)
+        if not (mine and self._flying):
             return
         self._flying = False
         self._observe("settled", {})
@@ -205,7 +223,7 @@ class Watch:
     def _usage(self, call: str, attempt: int, usage: Usage) -> None:
         known = self.ledger.attempts.get((call, attempt))
         # The core keeps what was charged for the last attempt alone: reports about earlier ones come too late.
-        if known is not None and (call, attempt) == (self._request.call, self._attempt):
+        if known is not None and (call, attempt) == self._last:
             known.report(usage)
 
     # -- rounds ---------------------------------------------------------------------------------
@@ -229,7 +247,7 @@ class Watch:
             self._round(decision.close, complete=False, ends=True)
         self._grant_all()
 
-    def _round(self, verdicts: Iterable[d.Execute | d.Reply], *, complete: bool, ends: bool = False) -> None:
+    def _round(self, verdicts: Iterable[d.Execute | d.Ask | d.Reply], *, complete: bool, ends: bool = False) -> None:
         """The verdicts on a round; where it ends the run, they are stored with its end."""
         self._grant("tool_iterations")
         verdicts = tuple(verdicts)
@@ -248,7 +266,7 @@ class Watch:
         if complete:
             self._observe("complete", {})
 
-    def _verdict(self, verdict: d.Execute | d.Reply) -> None:
+    def _verdict(self, verdict: d.Execute | d.Ask | d.Reply) -> None:
         tool = self._tools[verdict.id]
         if isinstance(verdict, d.Execute):
             self._grant("tool_calls")
@@ -287,6 +305,8 @@ class Watch:
     def _tool_requested(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
         tool = self._tools.get(event.id)
         if tool is None:
+            if not self._stopping and self.outcome is None:
+                self._joined(event, decision)
             return
         if isinstance(decision, d.Execute):
             if decision.attempt != tool.attempt + 1:
@@ -296,6 +316,61 @@ class Watch:
         elif isinstance(decision, d.Reply) and not tool.results:
             self._result(event.id)
             self._tool_done()
+
+    def _joined(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
+        """A tool of a reply that was not shown: its round begins with the first of them."""
+        if not self._implied:
+            self._implied, self._flying, self._tools = True, False, {}
+            self._observe("settled", {})
+            self._grant("tool_iterations")
+            self._refused = isinstance(decision, d.Reply) and decision.why == "tool_iterations"
+            if self._refused and isinstance(decision, d.Reply):
+                self._observe("refused", self._about(self._plan("tool_iterations", decision.because)))
+            elif not isinstance(decision, d.End) or _ends_round(decision.outcome):
+                self._observe("round", {"late": int(self.ledger.late(self._at))})
+                self.ledger.count("tool_iterations")
+        self._tools[event.id] = _Tool(e.Proposed(event.id, event.name, registered=event.registered))
+        if isinstance(decision, d.Execute):
+            self._verdict(decision)
+            self._tools[event.id].attempt = decision.attempt
+            self._observe("start", {"late": int(self.ledger.late(self._at) or decision.deadline <= self._at)})
+        elif isinstance(decision, d.Reply):
+            self._answered_alone(decision)
+        elif isinstance(decision, d.End) and _ends_round(decision.outcome):
+            for reply in decision.close:
+                self._verdict(reply)
+        self._grant_all()
+
+    def _answered_alone(self, decision: d.Reply) -> None:
+        self._close((decision,))
+        if self._refused:
+            return
+        self._verdict(decision)
+        if all(tool.results for tool in self._tools.values()):
+            self._observe("complete", {})
+
+    def _merged(self, event: e.ModelReplied, decision: d.AnyDecision) -> None:
+        """The reply of a round that was opened by its first tool: only what is new is judged."""
+        self._implied = False
+        for call in event.calls:
+            if call.kind == "hosted":
+                self._grant("tool_calls")
+                self.ledger.count("tool_calls")
+                self._observe("hosted", {})
+        new = {c.id for c in event.calls if c.kind == "function" and c.id not in self._tools}
+        self._tools |= {c.id: _Tool(c) for c in event.calls if c.id in new}
+        ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
+        given = decision.verdicts if isinstance(decision, d.RunTools) else ()
+        verdicts = [v for v in (decision.close if ends and isinstance(decision, d.End) else given) if v.id in new]
+        replies = [v for v in verdicts if isinstance(v, d.Reply)]
+        if not self._refused:
+            for verdict in verdicts:
+                self._verdict(verdict)
+        if not ends:
+            self._close(replies)
+        if new and not self._refused and isinstance(decision, d.RunTools) and decision.complete:
+            self._observe("complete", {})
+        self._grant_all()
 
     def _tool_ended(self, event: e.ToolEnded, decision: d.AnyDecision) -> None:
         tool = self._tools.get(event.id)

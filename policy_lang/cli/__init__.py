@@ -7,6 +7,8 @@ It is imported only when it is asked for, so one command never pays for what ano
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import io
 import os
 import sys
@@ -35,9 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # the reader has gone: give Python's own flush at exit somewhere to write to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere()
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _to_nowhere()
+        with contextlib.suppress(OSError):
+            print(f"policy: the output cannot be written: {(error.strerror or '').lower()}", file=sys.stderr)
+        return USAGE
+
+
+def _to_nowhere() -> None:
+    """The reader has gone, or takes no more: give Python's own flush at exit somewhere to write to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from policy_lang import check, settings
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.options import add_policy_options
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.renderers import tally
 from policy_lang.settings import SettingsError
@@ -17,12 +18,7 @@ from policy_lang.settings import SettingsError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a policy file, or a directory to search for *.policy")
     parser.add_argument("--format", choices=("full", "concise", "json"), default="full", help="how findings are shown")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param"
-    )
-    parser.add_argument(
-        "--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)"
-    )
+    add_policy_options(parser)
     names = parser.add_mutually_exclusive_group()
     names.add_argument(
         "--clients", metavar="NAME,…", type=_names, help="the host's clients; a policy can switch to no other"
@@ -32,13 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where the host's clients are declared (default: policy.toml beside the file, or above it up to the root)",
     )
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
-    return name.strip(), value
 
 
 def _names(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.options import add_policy_options
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -25,15 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--code", action="store_true", help="the Python that decides, made from this policy")
     how.add_argument("--json", action="store_true", help="the policy as JSON, with its fingerprint")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="set a param")
-    parser.add_argument("--root", metavar="DIR", help="where other files may lie (default: the file's directory)")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
-    return name.strip(), value
+    add_policy_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -34,7 +34,11 @@ def tools(places: Iterable[str]) -> list[Any]:
         listed = getattr(module, "TOOLS", None)
         if listed is None:
             listed = [v for v in _public(module) if isinstance(v, Tool) or _own_function(v, module)]
-        if not isinstance(listed, (list, tuple)) or not listed:
+        elif not isinstance(listed, (list, tuple)):
+            raise HostFileError(
+                f"TOOLS of {place} must be a list of functions, not a value of type `{type(listed).__name__}`"
+            )
+        if not listed:
             raise HostFileError(f"{place} has no tools: define functions, or list them in TOOLS")
         found += listed
     return found
@@ -71,7 +75,7 @@ def load(place: str) -> ModuleType:
                 f"there is no module `{place}`; a file is given by its path, as in ./{place}.py"
             ) from None
         raise HostFileError(_told(place, exc)) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, HostFileError):
         raise
     except BaseException as exc:  # the user's code may raise anything, SystemExit too
         raise HostFileError(_told(place, exc)) from None
@@ -81,7 +85,7 @@ def _from_file(path: str) -> ModuleType:
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(f"_policy_run_{name}", path)
     if spec is None or spec.loader is None:
-        raise HostFileError(f"{path} is no Python file")
+        raise HostFileError(f"{path} is no Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # annotations are looked up there
     folder = os.path.dirname(os.path.abspath(path))
@@ -102,15 +106,17 @@ def _own_function(value: Any, module: ModuleType) -> bool:
 
 
 def _told(place: str, exc: BaseException) -> str:
-    """What was raised, and the line of the user's file where it was."""
+    """What was raised, and the line of the user's file where it was: ``place``, or one that it imports."""
     said = str(exc).splitlines()[0] if str(exc) else ""
-    line = exc.lineno if isinstance(exc, SyntaxError) and exc.lineno else None
+    file, line = place, None
     if isinstance(exc, SyntaxError):
-        said = exc.msg
-    if line is None:
+        file, line, said = exc.filename or place, exc.lineno, exc.msg
+    else:
         frames = traceback.extract_tb(exc.__traceback__)
-        own = [frame for frame in frames if "importlib" not in frame.filename]
-        line = own[-1].lineno if own else None
-        place = own[-1].filename if own and not place.endswith(".py") else place
-    where = f"{place}:{line}" if line else place
+        own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+        if own:
+            file, line = own[-1].filename, own[-1].lineno
+    if os.path.abspath(file) == os.path.abspath(place):
+        file = place
+    where = f"{file}:{line}" if line else file
     return f"{where}: {type(exc).__name__}{f': {said}' if said else ''}"

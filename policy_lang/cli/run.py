@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import USAGE, run_clients
+from policy_lang.cli.options import add_policy_options
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -45,21 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
     add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
     add("--system", metavar="TEXT", help="the system message")
+    add("--max-output", metavar="TOKENS", type=_positive, help="the largest output of one call")
     add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
     add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
     add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting, help="the value of a param")
-    add("--root", metavar="DIR", help="where extended and imported files may lie (default: the file's directory)")
+    add_policy_options(parser)
     add("--json", action="store_true", help="print one JSON document, nothing else")
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"`{text}` is not of the form NAME=VALUE")
-    return name.strip(), value
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number above 0")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,6 +82,10 @@ def run(args: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
     except expected as error:
         print(f"policy run: {error}", file=sys.stderr)
+    except KeyboardInterrupt:  # the second Ctrl-C
+        resume = "; `--resume` with its id goes on with it" if args.journal else ""
+        print(f"policy run: interrupted, the run has not ended{resume}", file=sys.stderr)
+        return CANCELLED
     return USAGE
 
 
@@ -140,6 +144,7 @@ def _driver(args: argparse.Namespace, store: SqliteStore | None, view: PlainView
         approver=_approver(policy, view),
         journal=store,
         log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
+        max_output=args.max_output,
     )
 
 
@@ -163,7 +168,12 @@ def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
     if args.file is not None:
         return load(args.file, root=args.root, **dict(args.set))
     assert record is not None
-    return Policy.model_validate_json(record.policy)
+    try:
+        return Policy.model_validate_json(record.policy)
+    except ValueError:
+        raise _Unusable(
+            f"the policy stored with run {record.run} cannot be read by this release: use the release that wrote it"
+        ) from None
 
 
 async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -> tuple[RunResult, list[Any]]:

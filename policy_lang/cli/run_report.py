@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.core.texts import quantity
+from engine.core.vocabulary import RESOURCES
 from engine.run.result import RunResult
 from engine.run.streaming import Budget
 
@@ -54,12 +55,15 @@ def summary(result: RunResult, budgets: Sequence[Budget]) -> list[str]:
 def headline(result: RunResult) -> str:
     """The outcome in one line."""
     limit = result.limit
+    said = "; the text is partial" if result.partial else ""
     if limit is not None:
         scope = f" per {limit.scope}" if limit.scope == "thread" else ""
-        return f"{result.status}: {limit.resource}{scope} ({limit.used:,} of {limit.maximum:,} used)"
+        unit = RESOURCES[limit.resource].unit
+        standing = f"{amount(unit, limit.used)} of {amount(unit, limit.maximum)} used"
+        return f"{result.status}: {limit.resource}{scope} ({standing}){said}"
     if not result.reason or result.reason == "answer":
-        return result.status
-    return f"{result.status}: {result.reason}"
+        return f"{result.status}{said}"
+    return f"{result.status}: {result.reason}{said}"
 
 
 def _others(result: RunResult) -> Iterable[str]:

@@ -41,7 +41,7 @@ def resolve(
     layers = [Layer(member, Values(names[id(member)], report, clients)) for member in reversed(chain)]
     imports = _imports(chain, report)
     merged = Merged(layers, imports, report)
-    lints.check(merged, any(member.broken for member in chain), report)
+    lints.check(merged, any(layer.lost or layer.unit.broken for layer in layers), report)
     lints_failures.check(merged, report)
     lints_tools.check(merged, report)
     lints.unused_names(unit, names[id(unit)], report)

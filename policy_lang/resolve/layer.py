@@ -37,6 +37,8 @@ class Layer:
         self.report: Report = values.report
         self.name: str | None = None
         self.limits: list[LimitLine] = []
+        self.lost = False
+        """Was there a limit too wrong to mean anything? Then a resource that seems unlimited may be limited."""
         self.final: list[FinalLine] = []
         self.final_span: Span | None = None
         self.thresholds: list[ThresholdLine] = []
@@ -114,8 +116,12 @@ class Layer:
             return
         elif isinstance(statement, tree.Limits):
             for line in statement.lines:
-                if isinstance(line, tree.Setting) and (limit := limit_line(line, values)):
+                if not isinstance(line, tree.Setting):
+                    continue
+                if limit := limit_line(line, values):
                     self._limit(limit)
+                else:
+                    self.lost = True
         elif isinstance(statement, tree.Finalization):
             self._finalization(statement)
         elif isinstance(statement, tree.Threshold):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from engine.core.vocabulary import RESOURCES, TREE_RESOURCES, Resource
+from engine.core.vocabulary import RESOURCES, SCOPES, TREE_RESOURCES, Resource, limit_name
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
-from policy_lang.quantities import COUNT, DURATION, MONEY
+from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.steps import consult_step, finalize_step, unreachable
 from policy_lang.resolve.values import Amount, Use, Values
@@ -44,8 +44,7 @@ class LimitLine(NamedTuple):
     @property
     def title(self) -> str:
         """How the limit is called: ``tokens`` or ``tokens per thread``."""
-        resource, scope = self.key
-        return resource if scope is None or scope == RESOURCES[resource].scope else f"{resource} per {scope}"
+        return limit_name(*self.key)
 
     @property
     def finalizes(self) -> bool:
@@ -190,8 +189,7 @@ class _Options:
                 help="remove it",
             )
             return
-        known = ("run", "thread", "subtree", "node")
-        scope = self.values.word(option.scope, known, "scope")
+        scope = self.values.word(option.scope, SCOPES, "scope")
         if scope is not None and scope not in possible:
             self.report.error(
                 "P209",
@@ -239,7 +237,7 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
     needs = resource.reservable and most.value is not None and not (options.reserve or _tried_reserve(line))
     if needs and line.finalizes and isinstance(line.node, tree.Setting):
         step = next(s for s in line.node.steps if isinstance(s, tree.Finalize | tree.FinalizeUsing))
-        example = {"count": "4k", "money": "$0.10", "duration": "30s"}[resource.unit]
+        example = _reserve_for(most.value or 0, DIMENSIONS[resource.unit])
         report.error(
             "P330",
             f"`finalize` on `{resource.name}` needs a reserve",
@@ -248,6 +246,12 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
             Label(most.span, "all of it may be spent before"),
             help=f"keep some back: `{resource.name} {most.text} reserve {example} then finalize`",
         )
+
+
+def _reserve_for(most: int, dimension: str) -> str:
+    """A usual reserve as an example, smaller where the limit is small."""
+    usual = {COUNT: 4_000, MONEY: 100_000, DURATION: 30_000}[dimension]
+    return text_of(min(usual, max(1, most // 5)), dimension)
 
 
 def _tried_reserve(line: LimitLine) -> bool:

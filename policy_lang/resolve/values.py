@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import a, nearest, quoted
-from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, misfit
+from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, decimal, misfit
 from policy_lang.report import Report
 from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
 from policy_lang.source import Span
@@ -57,7 +57,9 @@ class Values:
         if isinstance(value, tree.Unlimited):
             return self._unlimited("unlimited", value.span, use, None)
         if isinstance(value, tree.Number):
-            found = quantity(value, self.report)
+            # `cost 2.50` lacks its dollar sign: that counts are whole would be no help there.
+            bare = decimal(value.text) if use.dimension != COUNT else None
+            found = bare or quantity(value, self.report)
             return self._fitting(found, value.span, use, None) if found else None
         definition = self._definition(value, quantity_wanted=True)
         if definition is None:
@@ -86,7 +88,7 @@ class Values:
             help, better = misfit(found, use.dimension)
             where = definition.statement.value.span if definition else span
             fix = (Edit(where, better),) if better else ()
-            label = f"this is {a(TITLES[found.dimension])}"
+            label = "this has no unit" if decimal(found.text) else f"this is {a(TITLES[found.dimension])}"
             self.report.error(
                 "P202", f"{use.subject} takes {a(TITLES[use.dimension])}", span, label, *why, help=help, fix=fix
             )

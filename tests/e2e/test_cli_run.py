@@ -5,9 +5,11 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,11 @@ import signal
 async def weather(city: str) -> dict:
     """The weather of a city."""
     return {"city": city, "sky": "clear"}
+
+
+async def interrupt() -> str:
+    """Raises what Ctrl-C raises."""
+    raise KeyboardInterrupt
 
 
 async def slow() -> str:
@@ -99,7 +106,7 @@ def test_a_run_that_hits_its_limit_answers_inside_it(place, wire):
         requests = list(server.ledger)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Lima is warmer.\n"
-    assert [len(r.offered) for r in requests] == [3, 3, 0]
+    assert [len(r.offered) for r in requests] == [4, 4, 0]
     said = done.stderr
     assert "call 1 asks for weather, weather" in said
     assert 'tool 1.0 weather ok: {"city":"Lima","sky":"clear"}' in said
@@ -166,6 +173,15 @@ def test_a_param_and_the_question_from_standard_input(place):
     assert done.returncode == 0, done.stderr
     assert "1 of 1" in done.stderr
     assert [m["content"] for m in body["messages"]] == ["Be brief.", "Hi?", "Answer now."]
+
+
+def test_the_largest_output_of_a_call(place):
+    with Rehearsal(weather()) as server:
+        policy_run(place, "p.policy", "x", *at(server), "--max-output", "321")
+        assert server.ledger[0].body["max_tokens"] == 321
+    done = policy_run(place, "p.policy", "x", "--model", "openai:m", "--max-output", "0")
+    assert done.returncode == 2
+    assert "`0` is not a whole number above 0" in done.stderr
 
 
 def test_no_answer_is_exit_code_1(place):
@@ -244,8 +260,9 @@ def test_a_mistake_is_one_message_and_exit_code_2(place, in_process, arguments, 
         ("import os\nimport no_such_thing\n", "t.py:2: ModuleNotFoundError: No module named 'no_such_thing'"),
         ("x = 1\n\n\ny = x / 0\n", "t.py:4: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", "t.py:2: SystemExit: 3"),
+        ("TOOLS = 5\n", "TOOLS of t.py must be a list of functions, not a value of type `int`"),
+        ("TOOLS = []\n", "t.py has no tools"),
         ("x = 1\n", "t.py has no tools"),
-        ("TOOLS = 5\n", "t.py has no tools"),
         ("TOOLS = [5]\n", "a tool is a function or a Tool, not a value of type `int`"),
         ("def f(*words): ...\n", "tool `f` takes `*words`"),
         ("def f(a: 'Nothing'): ...\n", "the annotations of tool `f` cannot be read"),
@@ -258,6 +275,22 @@ def test_a_bad_tools_file_is_told_with_its_place(place, in_process, code, said):
     assert code == 2
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("code", "said"), [("\n\n1 / 0\n", "3: ZeroDivisionError"), ("\ndef (\n", "2: SyntaxError")])
+def test_a_file_that_a_tools_file_imports_is_told_with_its_own_place(place, in_process, code, said):
+    (place / "beside_tools.py").write_text(code)
+    (place / "t.py").write_text("import beside_tools\n")
+    assert in_process("p.policy", "x", *NOWHERE, "--tools", "t.py")[0] == 2
+    err = in_process("p.policy", "x", *NOWHERE, "--tools", "t.py")[2]
+    assert f"beside_tools.py:{said}" in err
+    assert "t.py:1" not in err
+
+
+def test_a_tools_file_of_another_kind(place, in_process):
+    (place / "t.policy").write_text("x")
+    code, _, err = in_process("p.policy", "x", *NOWHERE, "--tools", "./t.policy")
+    assert (code, err) == (2, "policy run: ./t.policy is no Python file: its name must end in .py\n")
 
 
 def test_tools_from_a_module_and_a_missing_one(place):
@@ -314,6 +347,21 @@ def test_a_killed_run_is_resumed(place):
     assert "no run 'nope'" in unknown.stderr
 
 
+def test_a_damaged_policy_in_the_journal_is_one_message(place):
+    script = Script((ScriptedReply(tool="die"), ScriptedReply(text="done")))
+    with Rehearsal(script) as server:
+        policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py", "--journal", "j.sqlite")
+    with closing(sqlite3.connect(place / "j.sqlite")) as database, database:
+        (run_id,) = database.execute("SELECT run FROM runs").fetchone()
+        database.execute("UPDATE runs SET policy = '{\"a\": 1}'")
+    done = policy_run(place, "--resume", run_id, "--journal", "j.sqlite", "--tools", "tools.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"policy run: the policy stored with run {run_id} cannot be read by this release:"
+        " use the release that wrote it\n"
+    )
+
+
 def test_a_thread_counts_over_runs_of_the_command(place):
     (place / "t.policy").write_text('policy "t" lang 1\nlimits {\n  llm_calls 2 per thread then stop\n}\n')
     with Rehearsal(Script((ScriptedReply(text="ok", times="always"),))) as server:
@@ -341,3 +389,32 @@ def test_an_interrupt_cancels_the_run_properly(place, number):
     store = SqliteStore(place / "j.sqlite", read_only=True)
     assert store.runs()[0].status == "cancelled"
     store.close()
+
+
+def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(place):
+    (place / "stuck.py").write_text("import time\n\n\ndef stuck() -> str:\n    time.sleep(60)\n    return ''\n")
+    with Rehearsal(Script((ScriptedReply(tool="stuck"), ScriptedReply(text="never")))) as server:
+        arguments = command("p.policy", "x", *at(server), "--tools", "stuck.py", "--journal", "j.sqlite")
+        process = subprocess.Popen(arguments, cwd=place, env=environment(), stderr=subprocess.PIPE, text=True)
+        said = ""
+        while "tool 1.0 stuck" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        said += process.communicate(timeout=20)[1]
+    assert process.returncode == 130, said
+    assert time.monotonic() - began < 4  # the grace that the tool would have is 5 s
+    last = said.splitlines()[-1]
+    assert last == "policy run: interrupted, the run has not ended; `--resume` with its id goes on with it"
+    assert "Traceback" not in said
+
+
+def test_a_tool_that_raises_what_ctrl_c_raises_has_failed(place):
+    with Rehearsal(Script((ScriptedReply(tool="interrupt"), ScriptedReply(text="Well.")))) as server:
+        done = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py")
+    assert (done.returncode, done.stdout) == (0, "Well.\n")
+    assert "tool 1.0 interrupt failed: The tool `interrupt` failed: KeyboardInterrupt" in done.stderr

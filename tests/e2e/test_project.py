@@ -21,7 +21,7 @@ PLACES = re.compile(r"(?<![\w.])/(?:root|home|Users|work|tmp)/[a-z]")
 IGNORED = {".git", ".venv", "__pycache__", "build", "dist", ".hypothesis", ".mypy_cache", ".ruff_cache"}
 
 
-def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 100) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 250) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
 
 

@@ -278,6 +278,11 @@ class TestFailures:
             ({"status": 500, "broken": "html"}, "provider", "HTTP 500: <html>"),
             ({"broken": "html"}, "provider", "HTTP 502: <html>"),
             ({"status": 302}, "unknown", "HTTP 302"),
+            (
+                {"status": 307, "headers": {"location": "https://api.example.com/v2"}},
+                "unknown",
+                "HTTP 307: the server redirects to https://api.example.com/v2; is the base URL right?",
+            ),
             ({"status": 400, "code": "context_length_exceeded"}, "context_exceeded", "context_length_exceeded"),
         ],
     )

@@ -12,6 +12,8 @@ import pytest
 from run_fakes import FINALIZE, Model, asks, assert_valid, forever, limits, says
 
 from engine.core.messages import Message, Reply, ToolCall, Usage
+from engine.core.policy import Finalize
+from engine.run.cancellation import must_pass
 from engine.run.driver import Driver
 from engine.run.results import ToolResult
 from engine.store import JournalError, MemoryStore
@@ -64,6 +66,19 @@ def other_cancelled():
     raise FutureCancelled
 
 
+def interrupts():
+    raise KeyboardInterrupt
+
+
+async def interrupts_async():
+    raise KeyboardInterrupt
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
 def recursion():
     return recursion()
 
@@ -88,7 +103,7 @@ def is_a_coroutine_after_all():
 
 HOSTILE = [
     exits, exits_async, cancels_itself, awaits_a_cancelled_future, raises_stop_iteration, raises_base, other_cancelled,
-    recursion, no_json, endless, odd_status, is_a_coroutine_after_all,
+    interrupts, interrupts_async, recursion, no_json, endless, odd_status, is_a_coroutine_after_all,
 ]  # fmt: skip
 
 
@@ -165,7 +180,9 @@ def test_a_reply_in_another_role_is_the_assistants():
 
 
 @pytest.mark.parametrize("where", ["request_processors", "before_model", "after_model", "before_tool", "after_tool"])
-@pytest.mark.parametrize("raised", [SystemExit(1), asyncio.CancelledError(), KeyError()])
+@pytest.mark.parametrize(
+    "raised", [SystemExit(1), asyncio.CancelledError(), KeyError(), KeyboardInterrupt(), Unspeakable()], ids=repr
+)
 def test_whatever_a_hook_raises_ends_no_more_than_its_call(where, raised):
     def hook(*given):
         raise raised
@@ -178,6 +195,28 @@ def test_whatever_a_hook_raises_ends_no_more_than_its_call(where, raised):
         assert result.status == "failed"
         assert result.error.startswith("host: ")
     assert_valid(result.messages)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(1), KeyboardInterrupt(), Unspeakable()], ids=repr)
+def test_whatever_a_resolver_raises_is_only_the_next_step(raised):
+    def wrap(context):
+        raise raised
+
+    ladder = (Finalize(using="wrap"), Finalize(text="Answer now."))
+    driver = Driver(limits(llm_calls=(1, ladder)), Model(says("done")), [ok], resolvers={"wrap": wrap})
+    assert run(driver).status == "finalized"
+
+
+def test_an_interrupt_that_may_be_ctrl_c_is_kept_from_nobody():
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert must_pass(KeyboardInterrupt())
+        signal.signal(signal.SIGINT, lambda *_: None)
+        assert not must_pass(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert must_pass(GeneratorExit())
+    assert not must_pass(SystemExit())
 
 
 def test_a_client_that_streams_after_its_end_reaches_nobody():

@@ -161,3 +161,28 @@ def test_the_sync_face_over_http():
         driver = Driver(limits(), from_spec("anthropic:x", base_url=server.url))
         assert [driver.run_sync("x").text for _ in range(3)] == ["ok"] * 3
         driver.close()
+
+
+@pytest.mark.parametrize(
+    ("wire", "maxima", "own", "wanted", "sent"),
+    [
+        ("openai", {"tokens": 200_000}, None, None, 16_384),
+        ("anthropic", {"tokens": 200_000}, None, None, 4_096),
+        ("openai", {"tokens": 200_000}, 500, None, 500),
+        ("anthropic", {"output_tokens": 100_000}, 500, None, 500),
+        ("openai", {"tokens": 200_000}, 500, 30_000, 30_000),
+        ("openai", {"output_tokens": 70}, None, None, 70),
+        ("anthropic", {"output_tokens": 70}, None, 300, 70),
+        ("openai", {"input_tokens": 100_000}, None, None, None),
+        ("openai", {}, None, None, None),
+        ("anthropic", {}, None, None, 4_096),
+    ],
+)
+def test_a_large_budget_asks_for_no_larger_output_than_models_write(wire, maxima, own, wanted, sent):
+    with Rehearsal(Script((ScriptedReply(text="ok"),))) as server:
+        base = f"{server.url}/v1" if wire == "openai" else server.url
+        client = from_spec(f"{wire}:rehearsed", base_url=base, max_output=own)
+        driver = Driver(limits(**maxima), client, max_output=wanted)
+        assert driver.run_sync("x").text == "ok"
+        driver.close()
+        assert server.ledger[0].body.get("max_tokens") == sent

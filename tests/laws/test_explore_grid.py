@@ -125,11 +125,11 @@ def test_every_kind_of_rule_fires_somewhere(grid: list[tuple[Policy, Machine, Ex
     for policy, _, found in grid:
         names = [plan.name for plan in laws_of(policy).plans]
         for id, times in found.fired.items():
-            kind = generic(id, names)
+            kind = generic(id, names).rstrip(".0123456789")
             known.add(kind)
             if times:
                 fired.add(kind)
-    assert known - fired == {"resolved.other"}
+    assert sorted(known - fired) == ["resolved.other"]
 
 
 # -- what the explorer covers -------------------------------------------------------------------------

@@ -68,6 +68,26 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_a_full_disk_takes_no_output(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(BAD)
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "policy_lang.cli", "check", "a.policy"]
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 2
+    assert done.stderr == "policy: the output cannot be written: no space left on device\n"
+
+
+def test_what_a_windows_shell_writes_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_bytes(CLEAN.encode("utf-16"))
+    done = policy("check", "a.policy", cwd=tmp_path)
+    assert "error[P404]: `a.policy` is UTF-16, not UTF-8" in done.stdout
+    assert "= help: save the file as UTF-8" in done.stdout
+
+
 def test_a_forbidden_file(capsys: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -275,9 +295,12 @@ def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "policy_lang.cli", "check", "a.policy"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         writer = os.open(fifo, os.O_WRONLY)  # returns once the command has begun to read, which it then does for ever
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-        os.close(writer)
+        try:
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            os.close(writer)
+            process.kill()
     assert process.returncode == 130
     assert errors == b""

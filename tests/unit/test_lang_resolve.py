@@ -36,6 +36,11 @@ def limits(block: str) -> str:
 # ---- one file
 
 
+@pytest.mark.parametrize(("reserve", "codes"), [("20k", []), ("20_001", ["P207"])])
+def test_a_reserve_may_be_all_there_is_and_no_more(reserve: str, codes: list[str]) -> None:
+    assert codes_of(limits(f"tokens 20k reserve {reserve} then finalize")) == codes
+
+
 def test_the_defaults() -> None:
     data = policy_of(limits("tool_calls 60"))
     (limit,) = data["limits"]

@@ -117,6 +117,9 @@ def test_moving_to_a_fresh_execution_changes_nothing():
     assert moved.outcome.status == whole.outcome.status
     assert moved.outcome.used == whole.outcome.used
     assert said(moved, moving_engine) == said(whole, whole_engine)
+    assert [(x.key, x.idempotency) for x in moving_engine.started] == [
+        (x.key, x.idempotency) for x in whole_engine.started
+    ]
     assert problems(messages(moved.transcript.entries(), moving_engine.get)) == []
 
 

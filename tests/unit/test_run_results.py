@@ -59,9 +59,12 @@ def test_what_has_no_json_form_is_named_by_its_type_only():
             to_text(value)
         assert "secret" not in str(caught.value)
         assert "0x" not in str(caught.value)
+    with pytest.raises(ResultError) as caught:
+        to_text({"a": Odd()})
+    assert str(caught.value) == "a value of type `Odd` cannot be written as JSON"
     endless: list = []
     endless.append(endless)
-    with pytest.raises(ResultError, match="list"):
+    with pytest.raises(ResultError, match=r"^a value of type `list` cannot be written as JSON: ValueError: Circular"):
         to_text(endless)
 
 

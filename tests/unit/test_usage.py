@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.messages import Usage
-from engine.core.policy import Price
-from engine.core.usage import cost, cost_increase, find_price, increase, largest
+from engine.core.policy import Policy, Price
+from engine.core.step import compile
+from engine.core.usage import cost, cost_increase, increase, largest
 
 SONNET = Price(model="sonnet", input=3_000_000, cached=300_000, output=15_000_000)
 PLAIN = Price(model="plain", input=2_500_000, output=10_000_000)
@@ -21,9 +22,9 @@ prices = st.builds(Price, model=st.just("m"), input=counts, cached=st.none() | c
 
 
 def test_prices_are_found_by_exact_name_only() -> None:
-    assert find_price((SONNET, PLAIN), "plain") is PLAIN
-    assert find_price((SONNET, PLAIN), "plain-2026-01-01") is None
-    assert find_price((), "plain") is None
+    amounts = compile(Policy(name="p", prices=(SONNET, PLAIN))).core.amounts
+    assert amounts.price("plain") == PLAIN
+    assert amounts.price("plain-2026-01-01") is None
 
 
 @pytest.mark.parametrize(

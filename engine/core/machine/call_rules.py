@@ -22,12 +22,14 @@ from engine.core.policy import Consult, Retry, Stop
 
 
 def start(c: Context) -> tuple[Rule, ...]:
+    """The run begins, unless no time is left; fuel per thread starts at what earlier runs have left."""
     spent = tuple(Spend(p.fuel, Field(f"{p.fuel}_spent")) for p in c.plans if p.counted and p.limit.scope == "thread")
     begin = to(Phase.READY, *spent)
     return (*late(c, "start"), Rule("start.begin", TRUE, begin, Effect("continue"), "default: start"))
 
 
 def call(c: Context) -> tuple[Rule, ...]:
+    """A call is requested: deadlines, what calls draw on, whether it is the final one, and last the ordinary call."""
     rules = list(late(c, "call"))
     for plan in c.drawn():
         rules += would_not_fit("call", plan)
@@ -40,6 +42,7 @@ def call(c: Context) -> tuple[Rule, ...]:
 
 
 def attempt(c: Context) -> tuple[Rule, ...]:
+    """A further attempt: what it draws on is looked at again, but not ``llm_calls``, for it is the same call."""
     rules = list(late(c, "attempt"))
     drawn = [plan for plan in c.drawn() if plan.resource != "llm_calls"]
     for plan in drawn:

@@ -10,6 +10,7 @@ _IN_FLIGHT = any_of(Eq(Var("phase"), Lit(Phase.CALLING)), Eq(Var("phase"), Lit(P
 
 
 def cancel(c: Context) -> tuple[Rule, ...]:
+    """Somebody wants the run to end: at once, or when what is in flight has been stopped."""
     stop, end = to(Phase.STOPPING), to(Phase.ENDED)
     return (
         Rule("cancel.stop", _IN_FLIGHT, stop, Effect("stop", word="cancelled"), "default: cancel"),
@@ -18,9 +19,11 @@ def cancel(c: Context) -> tuple[Rule, ...]:
 
 
 def tick(c: Context) -> tuple[Rule, ...]:
+    """Time has passed: only a deadline does anything."""
     stops = late(c, "tick", _IN_FLIGHT, "stop")
     return (*stops, *late(c, "tick"), Rule("tick.wait", TRUE, (), Effect("wait"), "default: tick"))
 
 
 def stopped(c: Context) -> tuple[Rule, ...]:
+    """The last of what was in flight has ended."""
     return (Rule("stopped", TRUE, to(Phase.ENDED), Effect("end", word="stopped"), "default: stop"),)

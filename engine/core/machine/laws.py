@@ -229,7 +229,8 @@ class _Subject:
         for step in limit.then:
             if isinstance(step, Stop):
                 break
-            if not (isinstance(step, Extend) and limit.resource == "wall"):
+            # Time is extended without a decision, and doubling nothing is no step at all.
+            if not (isinstance(step, Extend) and (limit.resource == "wall" or not limit.max)):
                 steps.append(step)
             if isinstance(step, Finalize) and step.using is None:
                 break

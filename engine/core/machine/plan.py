@@ -31,14 +31,9 @@ class Plan:
     steps: tuple[Step, ...]
     """The ladder without what can never be reached; ``stop`` stands behind its last step."""
     origin: str
-
-    @property
-    def resource(self) -> str:
-        return self.limit.resource
-
-    @property
-    def counted(self) -> bool:
-        return RESOURCES[self.resource].kind == "counted"
+    resource: str
+    counted: bool
+    """Is it counted by the machine, or an amount?"""
 
     @property
     def fuel(self) -> str:
@@ -93,22 +88,25 @@ def plans_of(policy: Policy) -> tuple[Plan, ...]:
 
 
 def _plan(index: int, limit: Limit) -> Plan:
-    default = RESOURCES[limit.resource].scope
-    name = limit.resource if limit.scope == default else f"{limit.resource}_per_{limit.scope}"
-    steps, maximum = _reachable(limit.then), limit.max or 0
+    name = limit.id.replace(" ", "_")
+    maximum = limit.max or 0
+    steps = _reachable(limit.then, maximum)
     if limit.resource == "wall":
         # Time is not admitted but passes, so its extension needs no decision: the deadline simply lies later.
         maximum += sum(min(s.by, maximum) for s in steps if isinstance(s, Extend))
         steps = tuple(s for s in steps if not isinstance(s, Extend))
-    return Plan(index, limit, name, maximum, steps, origin_of(limit.origin, f"limit {limit.id}"))
+    origin, counted = origin_of(limit.origin, f"limit {limit.id}"), RESOURCES[limit.resource].kind == "counted"
+    return Plan(index, limit, name, maximum, steps, origin, limit.resource, counted)
 
 
-def _reachable(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _reachable(steps: tuple[Step, ...], maximum: int) -> tuple[Step, ...]:
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Stop):
             break
-        kept.append(step)
+        # At most doubled, nothing stays nothing: such a step cannot be taken, the next one counts from the start.
+        if not isinstance(step, Extend) or maximum:
+            kept.append(step)
         if isinstance(step, Finalize) and step.using is None:
             break
     return tuple(kept)

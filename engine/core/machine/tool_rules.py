@@ -11,6 +11,7 @@ from engine.core.policy import Breaker, Finalize
 
 
 def hosted(c: Context) -> tuple[Rule, ...]:
+    """The provider has executed a call by itself: too late to refuse, so it is counted, and what it exceeds marked."""
     pools = [p for p in c.plans if p.resource == "tool_calls"]
     spend: Updates = (*(Spend(p.fuel) for p in pools), Count(meter("tool_calls")))
     rules: list[Rule] = []
@@ -21,6 +22,7 @@ def hosted(c: Context) -> tuple[Rule, ...]:
 
 
 def round(c: Context) -> tuple[Rule, ...]:
+    """The model asks for tools: admitted as a whole, answered as a whole, or the end."""
     end = to(Phase.ENDED)
     disobeyed = Effect("end", word="finalization_disobeyed")
     rules = [Rule("round.disobeyed", Not(NOT_FINAL), end, disobeyed, "default: finalization")]
@@ -53,6 +55,7 @@ def _refusals(c: Context, plan: Plan) -> list[Rule]:
 
 
 def tool(c: Context) -> tuple[Rule, ...]:
+    """One call of an admitted round; the order of these rules is the order in which verdicts exclude one another."""
     rules = _unknown_tools(c)
     rules += [_refused("invalid", "bad_arguments"), _refused("denied", "denied")]
     rules += _open_breakers(c)
@@ -132,6 +135,7 @@ def _unknown_tools(c: Context) -> list[Rule]:
 
 
 def judged(c: Context) -> tuple[Rule, ...]:
+    """Nothing more is to be judged: the round runs, or it is complete and the ladders move."""
     waiting = Not(Le(Var("open"), Lit(0)))
     rules = [Rule("judged.run", waiting, to(Phase.TOOLS), Effect("run"), "default: execute")]
     clear = tuple(Set(p.over, 0) for p in c.plans if p.resource in ("tool_calls", "unknown_tools"))
@@ -168,6 +172,7 @@ def _over(occasion: Occasion, plan: Plan, clear: Updates) -> list[Rule]:
 
 
 def tool_end(c: Context) -> tuple[Rule, ...]:
+    """One call less is open."""
     last = to(Phase.JUDGING, Spend("open"))
     return (
         Rule("tool_end.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
@@ -176,6 +181,7 @@ def tool_end(c: Context) -> tuple[Rule, ...]:
 
 
 def tool_ends(c: Context) -> tuple[Rule, ...]:
+    """A tool ends the run itself; what else is in flight is stopped first."""
     others, answer = Not(Le(Var("open"), Lit(1))), Eq(Field("answer"), Lit(1))
     stop, end = to(Phase.STOPPING, Spend("open")), to(Phase.ENDED, Spend("open"))
     origin = "default: tool"
