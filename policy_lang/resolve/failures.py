@@ -22,7 +22,7 @@ from policy_lang.source import Span
 _OUT_OF_PLACE = {
     tree.Extend: "only a limit is extended",
     tree.Reply: "calls of unknown tools are answered by `on unknown_tool`",
-    tree.Ask: "nobody is asked about a failed call; `consult NAME` asks a function of the host",
+    tree.Ask: "nobody is asked about a failed call; `consult` asks a function of the host",
 }
 
 _NOT_CURED = ("context_exceeded", "auth", "invalid_request", "content_filter")
