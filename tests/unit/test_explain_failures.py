@@ -257,7 +257,7 @@ def limit(line: str) -> str:
             "llm_calls 9 then consult boss then finalize using brief then stop",
             "A run makes at most 9 model calls; when one is left, the host's function `boss` chooses between a final call "
             "made without tools and with the instruction that the host's function `brief` returns and ending the run as "
-            "incomplete (the first, if it fails or chooses none).",
+            "incomplete once more is needed (the first, if it fails or chooses none).",
         ),
         (
             "unknown_tools 3 then consult a then consult b then finalize",
@@ -273,8 +273,8 @@ def limit(line: str) -> str:
         ),
         (
             "tokens 9k then consult boss then stop",
-            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call the host's "
-            "function `boss` is asked, and then the run ends as incomplete.",
+            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
+            "function `boss` is asked, and the run ends as incomplete whatever it says.",
         ),
     ],
 )
