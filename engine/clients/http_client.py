@@ -300,7 +300,7 @@ class _Attempt:
         except ValueError:
             info = None
         headers = response.headers
-        wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
+        wait = classify.asked_to_wait_ms(headers, time.time())
         return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
 
     def failed(self, error: ModelError) -> ModelError:
@@ -333,7 +333,7 @@ def failure_from(info: ErrorInfo, status: int | None, retry_after_ms: int | None
         f"{about}: {info.message}" if about else info.message,
         code=code,
         status=status if status is not None else said,
-        retry_after_ms=retry_after_ms,
+        retry_after_ms=info.retry_after_ms if retry_after_ms is None else retry_after_ms,
     )
 
 
