@@ -171,6 +171,8 @@ class LocalEffects:
 
     def close(self) -> None:
         """The run is over: leave behind what is still going on."""
+        if self._listener is not None:
+            self._listener.over()
         if self._loop.is_closed():
             return
         self._alarm.stop()
