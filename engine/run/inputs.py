@@ -47,7 +47,7 @@ def _message(number: int, item: Any) -> Message:
 
 
 def by_name(clients: Client | Sequence[Client] | Mapping[str, Client]) -> dict[str, Client]:
-    """Clients by name, the primary first. Raises ``ValueError`` for none, a name twice or empty, or what is no client."""
+    """Clients by name, the primary first. Raises ``ValueError`` for none, a bad name, or what is no client."""
     if isinstance(clients, Mapping):
         named = dict(clients)
     else:
