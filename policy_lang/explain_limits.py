@@ -101,7 +101,10 @@ class _Telling:
         if len(options) == 1:
             return f"; {when}, the host's function `{step.name}` is asked, and {_ENDS} whatever it says"
         chooses = f"the host's function `{step.name}` chooses between {listed(options, 'and')}"
-        return f"; {when}, {chooses} (the first, if it fails or chooses none)"
+        told = f"; {when}, {chooses} (the first, if it fails or chooses none)"
+        if self.resource in ("tool_calls", "unknown_tools"):
+            told += f"; if a call does not fit before that, it is answered, and once its round is complete {_ENDS}"
+        return told
 
     def _option(self, step: Step) -> str:
         match step:

@@ -263,7 +263,8 @@ def limit(line: str) -> str:
             "unknown_tools 3 then consult a then consult b then finalize",
             "A run makes at most 3 calls of tools that nobody registered, each answered with a refusal; when they are "
             f"used up, the host's function `a` chooses between asking the host's function `b` and a final call {DEFAULT} "
-            "(the first, if it fails or chooses none).",
+            "(the first, if it fails or chooses none); if a call does not fit before that, it is answered, and once its "
+            "round is complete the run ends as incomplete.",
         ),
         (
             "tokens 9k reserve 1k then consult boss then extend 4k once then finalize",
