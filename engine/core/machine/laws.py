@@ -229,7 +229,7 @@ class _Subject:
         for step in limit.then:
             if isinstance(step, Stop):
                 break
-            if not (isinstance(step, Extend) and limit.resource == "wall"):
+            if not (isinstance(step, Extend) and (limit.resource == "wall" or limit.max == 0)):
                 steps.append(step)
             if isinstance(step, Finalize) and step.using is None:
                 break

@@ -96,8 +96,9 @@ def _plan(index: int, limit: Limit) -> Plan:
     default = RESOURCES[limit.resource].scope
     name = limit.resource if limit.scope == default else f"{limit.resource}_per_{limit.scope}"
     steps, maximum = _reachable(limit.then), limit.max or 0
-    if limit.resource == "wall":
-        # Time is not admitted but passes, so its extension needs no decision: the deadline simply lies later.
+    if limit.resource == "wall" or maximum == 0:
+        # Time is not admitted but passes, so its extension needs no decision: the deadline simply lies later. An
+        # extension at most doubles, so that of nothing is a step that cannot be taken.
         maximum += sum(min(s.by, maximum) for s in steps if isinstance(s, Extend))
         steps = tuple(s for s in steps if not isinstance(s, Extend))
     return Plan(index, limit, name, maximum, steps, origin_of(limit.origin, f"limit {limit.id}"))
