@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -521,6 +522,16 @@ def test_loading_with_clients(tmp_path: Path) -> None:
 )
 def test_clauses_of_denied_tools(rules: str, codes: list[str]) -> None:
     assert codes_of(f"{rules}\n") == codes
+
+
+def test_very_many_rules_are_checked_in_time() -> None:
+    """Findings about pairs of rules are left out where there are more of them than a check has time for."""
+    tools = "".join(f'tool "x{n}" deny\ntool "*{n}" limit 3\n' for n in range(3_000))
+    switches = "".join(f'breaker "x{n}*" {{\ntrip failures {n % 60 + 1}\n}}\n' for n in range(3_000))
+    began = time.perf_counter()
+    data, _ = checks(HEAD + tools + switches)
+    assert time.perf_counter() - began < 20
+    assert data is not None
 
 
 @pytest.mark.parametrize(
