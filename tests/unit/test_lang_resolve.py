@@ -468,6 +468,14 @@ def test_the_order_of_reasons_lines_and_detectors_changes_nothing() -> None:
     assert len({loads(HEAD + text).fingerprint() for text in texts}) == 1
 
 
+@pytest.mark.parametrize(("steps", "same"), [("retry 1", False), ("fallback a then finalize", True)])
+def test_reasons_of_one_rule_share_its_retries(steps: str, same: bool) -> None:
+    """Two rules grant their retries each for itself, so they are another policy; of other steps nothing is shared."""
+    one = loads(f"{HEAD}on llm_failure timeout, network  {steps}\n")
+    two = loads(f"{HEAD}on llm_failure network  {steps}\non llm_failure timeout  {steps}\n")
+    assert (one.fingerprint() == two.fingerprint()) is same
+
+
 def test_what_is_spelt_out_and_is_the_default_changes_nothing() -> None:
     short = 'breaker "a" {\ntrip failures 3\n}\non llm_failure timeout  retry 1 then fallback a\n'
     long = (
