@@ -89,4 +89,4 @@ def _open(breaker: Breaker, policy: Policy) -> str:
 def _denied(breaker: Breaker) -> str:
     if breaker.count_denied == "nothing":
         return ""
-    return f"A call that a person refuses counts as a {breaker.count_denied}"
+    return f"A call that a person refuses, or does not answer in time, counts as a {breaker.count_denied}"

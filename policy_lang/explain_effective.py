@@ -46,7 +46,7 @@ def effective(policy: Policy, final_lines: Mapping[str, Origin] | None = None) -
         _block("limits", [(_limit(limit), _place(limit.origin)) for limit in policy.limits]),
         _block("finalization", _finalization(policy, final_lines or {})),
         _aligned([(_threshold(t), _place(t.origin)) for t in policy.thresholds], indent=""),
-        _aligned([(line, _place(rule.origin)) for rule in policy.failures for line in _failure(rule)], indent=""),
+        _aligned([(_failure(rule), _place(rule.origin)) for rule in policy.failures], indent=""),
         *(_breaker(breaker) for breaker in policy.breakers),
         _tools(policy.tools),
         _block("prices", _prices(policy)),
@@ -147,12 +147,9 @@ def _threshold(threshold: Threshold) -> str:
 # ---- failures and breakers
 
 
-def _failure(rule: FailureRule) -> list[str]:
-    """The rule; in two lines where it is for `*` and others, for in the language `*` stands alone."""
+def _failure(rule: FailureRule) -> str:
     steps = " then ".join(_failure_step(step) for step in rule.then)
-    named = ", ".join(reason for reason in rule.reasons if reason != "*")
-    causes = [*([named] if named else []), *(["*"] if "*" in rule.reasons else [])]
-    return [f"on llm_failure {cause} {steps}" for cause in causes]
+    return f"on llm_failure {', '.join(rule.reasons)} {steps}"
 
 
 def _failure_step(step: FailureStep) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.policy import FailureRule, Finalization, Finalize, Limit, Policy, Retry
+from engine.core.policy import Finalization, Finalize, Limit, Policy
 from policy_lang import load, loads
 from policy_lang.explain_effective import effective, final_lines
 
@@ -172,13 +172,6 @@ def test_defaults_are_told_as_such() -> None:
         "  empty stop      # default",
         "}",
     ]
-
-
-def test_a_rule_that_the_language_says_in_two_lines() -> None:
-    rule = FailureRule(reasons=("host", "*", "auth"), then=(Retry(times=2, least=0, most=5_000, jitter=False),))
-    told = effective(Policy(name="p", failures=(rule,)))
-    assert "on llm_failure host, auth retry 2 every 0s..5s  # no file" in told
-    assert loads(told).canonical() == Policy(name="p", failures=(rule,)).canonical()
 
 
 def test_a_policy_from_python_stands_in_no_file() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -79,7 +80,7 @@ class Run:
                 )
 
     def round(self, *outcomes: tuple[str, str, str, int]) -> list[str]:
-        """One round: tool, arguments, outcome (``refused`` where a person is asked) and duration (ms) of each call."""
+        """One round: tool, arguments, outcome (a person's answer where one is asked) and duration (ms) of each call."""
         self.calls += 1
         made = self.tell(CallRequested(self.at, call=str(self.calls), client="main", input_tokens=10))
         if isinstance(made, End) or (isinstance(made, Call) and made.final):
@@ -93,7 +94,7 @@ class Run:
         begun = self.at
         for verdict, (_, _, outcome, lasts) in zip(verdicts, outcomes, strict=False):
             if isinstance(verdict, Ask):
-                decision = self.tell(ApprovalGiven(self.at, id=verdict.id, answer="refused"))
+                decision = self.tell(ApprovalGiven(self.at, id=verdict.id, answer=outcome))  # type: ignore[arg-type]
             elif isinstance(verdict, Execute) and isinstance(self.tell(ToolRequested(begun, id=verdict.id)), Execute):
                 self.at = max(self.at, begun + lasts)
                 decision = self.tell(ToolEnded(begun + lasts, id=verdict.id, status=outcome, result="same"))  # type: ignore[arg-type]
@@ -253,12 +254,13 @@ def test_a_set_of_arguments_by_itself() -> None:
     assert run.round(("t", "a", OK, 0), ("t", "b", OK, 0)) == ["skip", "run"]
 
 
+@pytest.mark.parametrize("answer", ["refused", "expired"])
 @pytest.mark.parametrize(("verdict", "seen"), [("failure", ["skip"]), ("success", ["ask"]), ("nothing", ["ask"])])
-def test_what_a_refusal_counts_for(verdict: str, seen: list[str]) -> None:
+def test_what_a_refusal_counts_for(verdict: str, seen: list[str], answer: Literal["refused", "expired"]) -> None:
     run = Run(breaker(f"trip failures 2; count denied as {verdict}") + '\ntool "*" ask within 1m')
     for _ in range(2):
-        assert run.round(("t", "a", "", 0)) == ["ask"]
-    assert run.round(("t", "a", "", 0)) == seen
+        assert run.round(("t", "a", answer, 0)) == ["ask"]
+    assert run.round(("t", "a", answer, 0)) == seen
 
 
 # ---- findings that say "never"

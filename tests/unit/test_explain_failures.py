@@ -79,6 +79,8 @@ def test_the_steps_of_a_failure(steps: str, expected: str) -> None:
         ("on llm_failure rate_limit stop", ["with `rate_limit`"]),
         ("on llm_failure timeout, auth stop", ["with `auth` or `timeout`"]),
         ("on llm_failure *  stop", ["for any reason but `host`"]),
+        ("on llm_failure *, host  stop", ["for any reason"]),
+        ("on llm_failure auth, *  stop", ["for any reason but `host`"]),
         (
             "on llm_failure unknown stop",
             ["with `unknown`, `timeout`, `network`, `truncated` or `aborted`"],
@@ -213,12 +215,12 @@ OFF = "The tool `fetch` is switched off after 5 failures in a row"
         ),
         (
             "count denied as failure; apply now",
-            f"{OFF}, for the rest of the run. {REFUSED} A call that a person refuses counts as a failure. Outcomes count "
+            f"{OFF}, for the rest of the run. {REFUSED} A call that a person refuses, or does not answer in time, counts as a failure. Outcomes count "
             "at once, in the order in which the tools end.",
         ),
         (
             "count denied as success",
-            f"{OFF}, for the rest of the run. {REFUSED} A call that a person refuses counts as a success.",
+            f"{OFF}, for the rest of the run. {REFUSED} A call that a person refuses, or does not answer in time, counts as a success.",
         ),
         ("count denied as nothing; apply round_end", f"{OFF}, for the rest of the run. {REFUSED}"),
     ],
