@@ -124,7 +124,7 @@ class _Turn:
         retry = self.retry
         if retry is not None and isinstance(event, e.Tick) and event.at >= retry.not_before:
             return e.RetryDue(at=event.at, call=retry.call)
-        if event.__class__ is e.ApprovalGiven and event.id not in self.asked:
+        if isinstance(event, e.ApprovalGiven) and event.id not in self.asked:
             return None
         return event
 
