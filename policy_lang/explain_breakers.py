@@ -73,9 +73,7 @@ def _open(breaker: Breaker, policy: Policy) -> str:
     text = quote(breaker.text) if breaker.text and breaker.when_open == "skip" else "the standard refusal"
     answered = f"a call is answered with {text}"
     match breaker.when_open:
-        case "skip":
-            return answered
-        case "hide":
+        case "hide" if not breaker.per_args:
             return f"it is not declared to the model, and {answered}"
         case "stop":
             return f"{answered}, and once its round is complete the run ends as failed (`breaker`)"
@@ -84,9 +82,11 @@ def _open(breaker: Breaker, policy: Policy) -> str:
             failing = f" (if `{final.using}` fails, the run ends as failed)" if final.using else ""
             call = f"the next model call is the final one, {final_call(final, policy)}{failing}"
             return f"{answered}, and once its round is complete {call}"
+        case _:
+            return answered
 
 
 def _denied(breaker: Breaker) -> str:
     if breaker.count_denied == "nothing":
         return ""
-    return f"A call that a person refuses counts as a {breaker.count_denied}"
+    return f"A call that a person refuses, or does not answer in time, counts as a {breaker.count_denied}"

@@ -57,7 +57,9 @@ def unhandled(policy: Policy) -> str:
 def _cause(rule: FailureRule, mine: list[str], policy: Policy) -> str:
     if "*" not in rule.reasons:
         return f"with {_either(mine)}"
-    others = any(reason not in ("*", "host") for other in policy.failures for reason in other.reasons)
+    others = any(
+        reason not in ("*", "host") for other in policy.failures if other is not rule for reason in other.reasons
+    )
     return f"for any {'other ' if others else ''}reason{'' if 'host' in rule.reasons else ' but `host`'}"
 
 

@@ -13,6 +13,7 @@ from policy_lang.names import listed
 from policy_lang.texts import quote
 
 _ENDS = "the run ends as incomplete"
+_STOPPING = "ending the run as incomplete once more is needed"
 
 
 def unlimited(limit: Limit) -> str:
@@ -89,7 +90,7 @@ class _Telling:
         later = [*self.plan.steps[position + 1 :]]
         options = [self._option(other) for other in later]
         if not later or not isinstance(later[-1], Finalize) or later[-1].using:
-            options.append("ending the run as incomplete")
+            options.append(_STOPPING)
         when = "when {} used up".format("it is" if self.maximum == 1 else "they are")
         if self.resource in ("llm_calls", "llm_attempts"):
             when = "when one is left" if self.maximum > 1 else "before it is made"
@@ -98,9 +99,12 @@ class _Telling:
         elif self.maximum == 0:
             when = "before the first model call"
         if len(options) == 1:
-            return f"; {when} the host's function `{step.name}` is asked, and then {_ENDS}"
+            return f"; {when}, the host's function `{step.name}` is asked, and {_ENDS} whatever it says"
         chooses = f"the host's function `{step.name}` chooses between {listed(options, 'and')}"
-        return f"; {when}, {chooses} (the first, if it fails or chooses none)"
+        told = f"; {when}, {chooses} (the first, if it fails or chooses none)"
+        if self.resource in ("tool_calls", "unknown_tools"):
+            told += f"; if a call does not fit before that, it is answered, and once its round is complete {_ENDS}"
+        return told
 
     def _option(self, step: Step) -> str:
         match step:
@@ -113,7 +117,7 @@ class _Telling:
             case Consult(name=name):
                 return f"asking the host's function `{name}`"
             case Stop():
-                return "ending the run as incomplete"
+                return _STOPPING
 
     def _can_never_be_final(self) -> bool:
         """A limit of no calls leaves none for the final one."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import demo
 
 from engine.core.host import ABILITIES, NEEDS
+from engine.core.ladders import DEFAULT_RETRY_MS
 from engine.core.texts import duration
 from engine.core.vocabulary import (
     DEFAULT_ATTEMPT_WALL_MS,
@@ -71,13 +72,18 @@ def resources() -> str:
 
 def defaults() -> str:
     order = " ".join(f"`{name}`" for name in PREFER_ORDER)
+    least, most = DEFAULT_RETRY_MS
     return table(
         ("what", "default"),
         (
             ("a limit without a ladder", "`stop`"),
             ("a resource without a limit", "unlimited, counted"),
             ("a failed model call", "the run ends `failed`, `llm_failure`"),
+            ("`retry` without `every`", f"{duration(least)} to {duration(most)}, with jitter"),
+            ("`fallback` without `for`", "for the rest of the run"),
             ("an unknown tool", "answered"),
+            ("`ask` without `within`", "no end of waiting"),
+            ("a breaker", "`reset never`, `when_open skip`, `count denied as nothing`, `apply round_end`"),
             ("`attempt_wall`", f"{duration(DEFAULT_ATTEMPT_WALL_MS)}"),
             ("grace when a run is stopped", f"{duration(DEFAULT_GRACE_MS)}"),
             ("finalization", "`mode proactive`, `tools strip`, `empty stop`"),

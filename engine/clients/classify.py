@@ -6,7 +6,7 @@ libraries. The tables below are the documentation (``docs/clients.md`` prints th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -15,14 +15,16 @@ CODES: Final[dict[str, str]] = {
     code: reason
     for reason, codes in {
         "rate_limit": "rate_limit_error rate_limit_exceeded rate_limit_reached too_many_requests insufficient_quota "
-        "requests tokens tokens_per_min resource_exhausted",
+        "requests tokens tokens_per_min resource_exhausted ratelimitreached",
         "context_exceeded": "context_length_exceeded context_window_exceeded model_context_window_exceeded "
         "exceed_context_size_error",
         "auth": "authentication_error invalid_api_key invalid_authentication permission_error permission_denied "
-        "unauthorized forbidden account_deactivated unauthenticated",
+        "unauthorized forbidden account_deactivated unauthenticated api_key_invalid "
+        "unsupported_country_region_territory",
         "invalid_request": "not_found_error model_not_found request_too_large invalid_value invalid_type "
         "unknown_parameter unsupported_parameter unsupported_value missing_required_parameter invalid_model "
-        "string_above_max_length array_above_max_length invalid_function_parameters invalid_argument",
+        "string_above_max_length array_above_max_length invalid_function_parameters deploymentnotfound "
+        "operationnotsupported not_supported_error",
         "overloaded": "overloaded_error overloaded server_overloaded engine_overloaded model_overloaded slow_down",
         "content_filter": "content_filter content_policy_violation responsibleaipolicyviolation "
         "content_filtered moderation_blocked invalid_prompt safety",
@@ -37,9 +39,17 @@ GENERIC: Final[dict[str, str]] = {
     "invalid_request_error": "invalid_request",
     "badrequesterror": "invalid_request",
     "bad_request": "invalid_request",
+    "invalid_argument": "invalid_request",
+    "failed_precondition": "invalid_request",
+    "not_found": "invalid_request",
+    "notfounderror": "invalid_request",
     "api_error": "provider",
     "server_error": "provider",
     "service_unavailable_error": "provider",
+    "internal": "provider",
+    "internalservererror": "provider",
+    "unavailable": "provider",
+    "unavailable_error": "provider",
     "error": "unknown",
 }
 """Types that say no more than a status does. They are no codes: they decide only when all else is silent."""
@@ -62,9 +72,11 @@ PHRASES: Final[tuple[tuple[str, str], ...]] = (
     ("prompt is too long", "context_exceeded"),
     ("input is too long", "context_exceeded"),
     ("too many tokens", "context_exceeded"),
+    ("maximum number of tokens", "context_exceeded"),
     ("rate limit", "rate_limit"),
     ("too many requests", "rate_limit"),
     ("overloaded", "overloaded"),
+    ("server busy", "overloaded"),
     ("content policy", "content_filter"),
     ("content management policy", "content_filter"),
     ("content filter", "content_filter"),
@@ -116,6 +128,14 @@ def retry_after_ms(value: str | None, now: float, server_date: str | None = None
         return None
     start = _http_date(server_date or "")
     return min(max(0, round((then - (now if start is None else start)) * 1000)), _LONGEST_WAIT_MS)
+
+
+def asked_to_wait_ms(headers: Mapping[str, str], now: float) -> int | None:
+    """The wait that a response's headers ask for, in milliseconds: ``retry-after-ms`` where a server is so exact."""
+    exact = headers.get("retry-after-ms", "").strip()
+    if exact.isascii() and exact.isdigit():
+        return min(int(exact[:15]), _LONGEST_WAIT_MS)
+    return retry_after_ms(headers.get("retry-after"), now, headers.get("date"))
 
 
 def _http_date(text: str) -> float | None:

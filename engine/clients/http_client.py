@@ -310,7 +310,7 @@ class _Attempt:
         headers = response.headers
         if response.has_redirect_location:  # not followed: the key is meant for the server that was named
             info = ErrorInfo((), f"the server redirects to {headers['location'][:200]}; is the base URL right?")
-        wait = classify.retry_after_ms(headers.get("retry-after"), time.time(), headers.get("date"))
+        wait = classify.asked_to_wait_ms(headers, time.time())
         return failure_from(info or ErrorInfo((), excerpt(body)), response.status_code, wait)
 
     def failed(self, error: ModelError) -> ModelError:
@@ -343,7 +343,7 @@ def failure_from(info: ErrorInfo, status: int | None, retry_after_ms: int | None
         f"{about}: {info.message}" if about else info.message,
         code=code,
         status=status if status is not None else said,
-        retry_after_ms=retry_after_ms,
+        retry_after_ms=info.retry_after_ms if retry_after_ms is None else retry_after_ms,
     )
 
 

@@ -297,7 +297,7 @@ class Policy(Part):
         data["prefer"] = list(self.finalization.order)
         data.get("finalization", {}).pop("prefer", None)
         rules = data.get("failures", ())
-        failures = [{"reason": reason, "then": rule["then"]} for rule in rules for reason in rule["reasons"]]
+        failures = [{"reasons": together, "then": rule["then"]} for rule in rules for together in _together(rule)]
         # How many files there are between two rules means nothing; only which rules share one does.
         files = sorted({rule.base for rule in self.tools})
         for rule in data.get("tools", ()):
@@ -332,6 +332,13 @@ class Policy(Part):
     def _steps(self) -> list[Stop | Finalize | Extend | Consult | Retry | Fallback]:
         ladders = [limit.then for limit in self.limits] + [rule.then for rule in self.failures]
         return [step for ladder in ladders for step in ladder]
+
+
+def _together(rule: dict[str, Any]) -> list[list[str]]:
+    """The reasons of a rule that share something: what its retries still grant. Without retries each stands alone."""
+    if any(step["do"] == "retry" for step in rule["then"]):
+        return [sorted(rule["reasons"])]
+    return [[reason] for reason in rule["reasons"]]
 
 
 def _no_repeats(what: str, names: list[str]) -> None:

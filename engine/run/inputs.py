@@ -47,7 +47,7 @@ def _message(number: int, item: Any) -> Message:
 
 
 def by_name(clients: Client | Sequence[Client] | Mapping[str, Client]) -> dict[str, Client]:
-    """Clients by name, the primary first. Raises ``ValueError`` if there is none, or a name twice."""
+    """Clients by name, the primary first. Raises ``ValueError`` for none, a bad name, or what is no client."""
     if isinstance(clients, Mapping):
         named = dict(clients)
     else:
@@ -57,4 +57,9 @@ def by_name(clients: Client | Sequence[Client] | Mapping[str, Client]) -> dict[s
             raise ValueError("two clients have the same name: pass a mapping with names of your own")
     if not named:
         raise ValueError("a driver needs a client")
+    for name, client in named.items():
+        if not callable(getattr(client, "complete", None)):
+            raise ValueError(f"`{name}` is a value of type `{type(client).__name__}`, not a client")
+        if not name:
+            raise ValueError("a client has an empty name: give it the one the policy uses")
     return named

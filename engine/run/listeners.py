@@ -6,6 +6,7 @@ anything, and none of them may take a run down.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -39,6 +40,9 @@ class Listener(Protocol):
     def noted(self, note: Note) -> None:
         """Something worth telling that no decision has noted."""
 
+    def over(self) -> None:
+        """Nothing more will be heard: the run has ended, or it does not go on in this process."""
+
 
 class Observer(Protocol):
     """Who follows all runs of a driver."""
@@ -66,6 +70,9 @@ class Quiet:
         pass
 
     def noted(self, note: Note) -> None:
+        pass
+
+    def over(self) -> None:
         pass
 
 
@@ -96,6 +103,44 @@ class Several:
     def noted(self, note: Note) -> None:
         for listener in self._each:
             listener.noted(note)
+
+    def over(self) -> None:
+        for listener in self._each:
+            listener.over()
+
+
+class Guarded:
+    """A listener whose faults are told once, in a log, and after that hears nothing more."""
+
+    def __init__(self, listener: Listener, log: logging.Logger) -> None:
+        self._listener: Listener = listener
+        self._log = log
+        self.streams = listener.streams
+
+    def _safely(self, tell: Callable[[Listener], None]) -> None:
+        try:
+            tell(self._listener)
+        except Exception as exc:
+            self._listener = Quiet()
+            self._log.warning("a listener of runs failed and is left out: %s: %s", type(exc).__name__, exc)
+
+    def replayed(self, event: AnyEvent, state: State) -> None:
+        self._safely(lambda listener: listener.replayed(event, state))
+
+    def decided(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
+        self._safely(lambda listener: listener.decided(event, decision, state))
+
+    def started(self, effect: Effect) -> None:
+        self._safely(lambda listener: listener.started(effect))
+
+    def delta(self, effect: ModelCall, text: str) -> None:
+        self._safely(lambda listener: listener.delta(effect, text))
+
+    def noted(self, note: Note) -> None:
+        self._safely(lambda listener: listener.noted(note))
+
+    def over(self) -> None:
+        self._safely(lambda listener: listener.over())
 
 
 def together(listeners: Sequence[Listener]) -> Listener | None:

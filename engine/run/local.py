@@ -171,6 +171,8 @@ class LocalEffects:
 
     def close(self) -> None:
         """The run is over: leave behind what is still going on."""
+        if self._listener is not None:
+            self._listener.over()
         if self._loop.is_closed():
             return
         self._alarm.stop()
@@ -192,7 +194,7 @@ class LocalEffects:
         elif self._host.approver is None:
             self.inbox.post(e.ApprovalGiven(self._clock(), effect.decision.id, "nobody"))
             return
-        waits = isinstance(effect, ToolRun) and effect.decision.not_before > self._clock()
+        waits = isinstance(effect, ToolRun) and bool(effect.decision.not_before)
         if self._listener is not None and not waits:
             self._listener.started(effect)
         flight = _Flight(effect, work, deadline)

@@ -131,22 +131,23 @@ class _Turn:
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:
         """Obey a decision. What the loop itself reports next, ``None`` to wait for the world."""
         self.transcript = self.transcript.apply(event, decision)
-        if isinstance(event, e.ModelReplied):
-            self.failed = None
-            if event.calls:
-                self._opened(event)
-        elif isinstance(event, e.ModelFailed):
-            self.failed = event
-        elif isinstance(event, e.ApprovalGiven):
-            self._answered(event)
+        heard = _HEAR.get(event.__class__)
+        if heard is not None:
+            heard(self, event)
         return _OBEY[decision.__class__](self, event.at, decision)
 
-    def _opened(self, reply: e.ModelReplied) -> None:
+    def _replied(self, reply: e.ModelReplied) -> None:
+        self.failed = None
+        if not reply.calls:
+            return
         calls = self.effects.get(reply.ref).tool_calls
         functions = {p.id: calls[i] for i, p in enumerate(reply.calls) if p.kind == "function"}
         if functions:
             self.rounds += 1
             self.open = functions
+
+    def _failed(self, event: e.ModelFailed) -> None:
+        self.failed = event
 
     def _answered(self, answer: e.ApprovalGiven) -> None:
         self.asked.discard(answer.id)
@@ -252,6 +253,12 @@ class _Turn:
     def _illegal(self, at: int, decision: d.Illegal) -> e.AnyEvent | None:
         raise ProtocolError(f"run {self.spec.run}: {decision.problem}")
 
+
+_HEAR: dict[type, Callable[[_Turn, Any], None]] = {
+    e.ModelReplied: _Turn._replied,
+    e.ModelFailed: _Turn._failed,
+    e.ApprovalGiven: _Turn._answered,
+}
 
 _OBEY: dict[type, Callable[[_Turn, int, Any], e.AnyEvent | None]] = {
     d.Continue: _Turn._continue,

@@ -87,6 +87,9 @@ class Narrator:
         self._shown = effect
         self._emit(TextDelta(effect.decision.call, effect.decision.attempt, text))
 
+    def over(self) -> None:
+        """Whoever drives the run ends the stream."""
+
     def noted(self, note: Note) -> None:
         self._emit(Noted(note))
 

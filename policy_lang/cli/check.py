@@ -82,6 +82,8 @@ class _Clients:
         place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
         if place is None:
             return None
+        if not os.path.isabs(path):
+            place = os.path.relpath(place)  # shown as the user would name it
         if place not in self._read:
             self._read[place] = list(settings.load(place).clients)
         return self._read[place]

@@ -15,14 +15,14 @@ from policy_lang.names import quoted
 from policy_lang.quantities import DURATION
 from policy_lang.report import Report
 from policy_lang.resolve.limits import origin
-from policy_lang.resolve.steps import consult_step, finalize_step, retry_step, unreachable
+from policy_lang.resolve.steps import consult_step, finalize_step, nothing_to_choose, retry_step, unreachable
 from policy_lang.resolve.values import Use, Values
 from policy_lang.source import Span
 
 _OUT_OF_PLACE = {
     tree.Extend: "only a limit is extended",
     tree.Reply: "calls of unknown tools are answered by `on unknown_tool`",
-    tree.Ask: "nobody is asked about a failed call; `consult NAME` asks a function of the host",
+    tree.Ask: "nobody is asked about a failed call; `consult` asks a function of the host",
 }
 
 _NOT_CURED = ("context_exceeded", "auth", "invalid_request", "content_filter")
@@ -142,6 +142,7 @@ def _ladder(steps: tuple[tree.Step, ...], values: Values) -> tuple[list[dict[str
         if data := _step(step, values):
             made.append(data)
             nodes.append(step)
+    nothing_to_choose(steps, values.report)
     _idle_fallbacks(made, nodes, values.report)
     return made, tuple(nodes)
 

@@ -14,7 +14,7 @@ from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 from policy_lang.report import Report
-from policy_lang.resolve.steps import consult_step, finalize_step, unreachable
+from policy_lang.resolve.steps import consult_step, finalize_step, nothing_to_choose, unreachable
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
 
@@ -286,6 +286,7 @@ def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values
         made += _step(step, resource, values)
         if isinstance(step, tree.Stop | tree.Finalize):
             ended = step
+    nothing_to_choose(steps, values.report)
     return made
 
 

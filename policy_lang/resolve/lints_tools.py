@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import product
 from typing import Any
 
 from policy_lang import tree
@@ -17,26 +17,53 @@ _RUNNING = (tree.ToolLimit, tree.Timeout, tree.AskFirst, tree.ToolRetry)
 """Clauses about tools that may run."""
 
 
+MOST_PAIRS = 100_000
+"""Pairs of rules that are compared. People's policies have far fewer, and no file may make a check take minutes."""
+
+
 def check(merged: Merged, report: Report) -> None:
     """All findings about the tools and breakers of a merged policy."""
-    for line in merged.tools:
-        _denied(line, merged.tools, report)
+    _denied_tools(merged.tools, report)
     if not any(line.data["resource"] == "wall" and line.data["max"] is not None for line in merged.limits):
         for line in merged.tools:
             _endless_ask(line, report)
-    for first, second in permutations(merged.breakers, 2):
-        _overshadowed(first, second, report)
+    for_good = [line for line in merged.breakers if line.data["reset"] is None]
+    if len(for_good) * len(merged.breakers) <= MOST_PAIRS:
+        for first, second in product(for_good, merged.breakers):
+            _overshadowed(first, second, report)
 
 
 # ---- tools
 
 
-def _denied(line: ToolLine, others: list[ToolLine], report: Report) -> None:
-    """A clause about running, where every tool that it is for is denied."""
-    clause = next((c for c in line.node.clauses if isinstance(c, _RUNNING)), None)
-    denial = next((other for other in others if _denies(other, line.data["glob"], others)), None)
-    if clause is None or denial is None:
+def _denied_tools(tools: list[ToolLine], report: Report) -> None:
+    """Clauses about running, where every tool that they are for is denied."""
+    denials = [line for line in tools if line.data["deny"]]
+    running = [(line, clause) for line in tools for clause in line.node.clauses if isinstance(clause, _RUNNING)]
+    first = {id(line): clause for line, clause in reversed(running)}
+    if len(denials) * len(first) > MOST_PAIRS:
         return
+    allowed: dict[int, list[str]] = {}
+    for line in tools:
+        if line.data["allow"]:
+            allowed.setdefault(line.data["base"], []).append(line.data["glob"])
+    for line in tools:
+        clause = first.get(id(line))
+        if clause is None:
+            continue
+        denial = next((d for d in denials if _denies(d.data, line.data["glob"], allowed.get(d.data["base"], []))), None)
+        if denial is not None:
+            _never_runs(clause, denial, report)
+
+
+def _denies(denial: dict[str, Any], glob: str, allowed: list[str]) -> bool:
+    """Is every tool of the pattern denied, and none of them allowed by way of exception?"""
+    if not covers(denial["glob"], glob):
+        return False
+    return not any(other != denial["glob"] and overlap(other, glob) for other in allowed)
+
+
+def _never_runs(clause: tree.Clause, denial: ToolLine, report: Report) -> None:
     deny = next(c for c in denial.node.clauses if isinstance(c, tree.Deny))
     report.warn(
         "P318",
@@ -46,15 +73,6 @@ def _denied(line: ToolLine, others: list[ToolLine], report: Report) -> None:
         Label(deny.span, "denied here"),
         help=f"remove the `{clause.keyword}`, or `allow` some of the tools in the file that denies them",
     )
-
-
-def _denies(denial: ToolLine, glob: str, others: list[ToolLine]) -> bool:
-    """Is every tool of the pattern denied, and none of them allowed by way of exception?"""
-    data = denial.data
-    if not data["deny"] or not covers(data["glob"], glob):
-        return False
-    allowed = [o.data["glob"] for o in others if o.data["allow"] and o.data["base"] == data["base"]]
-    return not any(other != data["glob"] and overlap(other, glob) for other in allowed)
 
 
 def _endless_ask(line: ToolLine, report: Report) -> None:
@@ -73,12 +91,12 @@ def _endless_ask(line: ToolLine, report: Report) -> None:
 
 
 def _overshadowed(first: BreakerLine, second: BreakerLine, report: Report) -> None:
-    """A detector of the second breaker that can never act, because the first has switched the tools off for good."""
+    """A detector of the second breaker that can never act: the first has switched the tools off for good."""
     one, other = first.data, second.data
     alike = all(one[key] == other[key] for key in ("count_denied", "per_args"))
     soon = one["apply"] == other["apply"] or one["apply"] == "now"
     # Of calls that run side by side, all outcomes count: the second may trip too, but has nothing to skip then.
-    idle = one["reset"] is None and other["when_open"] == "skip"
+    idle = other["when_open"] == "skip"
     if not (alike and soon and idle and covers(one["glob"], other["glob"])):
         return
     for detector, trip in zip(other["trips"], second.trips, strict=True):

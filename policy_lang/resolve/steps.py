@@ -49,6 +49,19 @@ def consult_step(step: tree.Consult) -> list[dict[str, Any]]:
     return [] if isinstance(step.name, tree.Missing) else [{"do": "consult", "name": step.name.text}]
 
 
+def nothing_to_choose(steps: tuple[tree.Step, ...], report: Report) -> None:
+    """A `consult` with no step behind it but `stop`."""
+    last = next((step for step in reversed(steps) if not isinstance(step, tree.Stop)), None)
+    if isinstance(last, tree.Consult):
+        report.warn(
+            "P313",
+            "no step is left that this `consult` could choose",
+            last.span,
+            "asked for nothing",
+            help="write the steps to choose from behind it, or remove it",
+        )
+
+
 def retry_step(count: tree.Value, every: tree.Every | None, values: Values) -> dict[str, Any] | None:
     """``retry N [every A..B [jitter]]``; without `every` the usual waits, with jitter."""
     times = values.count(count, "`retry`", least=1, zero="leave it out")

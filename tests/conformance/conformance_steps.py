@@ -8,7 +8,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Usage
 from engine.core.policy import Policy
-from engine.core.state import State, Used, decode_state, encode_state
+from engine.core.state import ClientInfo, State, Used, decode_state, encode_state
 from engine.core.step import compile, wake_at
 
 
@@ -75,6 +75,22 @@ class Steps:
         if isinstance(decision, d.RunTools):
             self.ended()
         return decision
+
+
+class Failing(Steps):
+    """Steps of a host with several clients."""
+
+    def __init__(self, policy: Policy, *clients: str) -> None:
+        self.clients = tuple(ClientInfo(name) for name in clients)
+        super().__init__(policy)
+
+    def send(self, event: e.AnyEvent) -> d.AnyDecision:
+        if isinstance(event, e.RunStarted):
+            event = e.RunStarted(event.at, event.run, clients=self.clients)
+        return super().send(event)
+
+    def failed(self, reason: str = "provider", attempt: int = 1, **more: Any) -> d.AnyDecision:
+        return self.send(e.ModelFailed(self.now, str(self._calls), attempt, reason, usage=Usage(1, 0), **more))
 
 
 def restored(steps: Steps) -> State:

@@ -16,7 +16,7 @@ from engine.clients import Anthropic, ModelError, OpenAIChat
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Request
-from engine.core.policy import Finalization, Policy
+from engine.core.policy import FailureRule, Fallback, Finalization, Policy, Retry, ToolRule
 from engine.core.state import NO_TIME
 from engine.core.transcript import Transcript, problems
 from engine.rehearsal import Rehearsal, Script
@@ -248,3 +248,64 @@ async def test_what_a_call_without_an_answer_held_is_free_again(case: Case) -> N
     assert eleventh.ok == case["expect"]["eleventh_call_admitted"]
     # Nothing is held back from it either.
     assert client.requests[-1].max_output == config["held_per_call"]
+
+
+@reproduces("B17")
+async def test_the_policy_says_how_retries_of_a_tool_count(case: Case) -> None:
+    """A retry by the policy is a further attempt of one execution; asked for again by the model it is another one."""
+    config, fails = case["config"], case["script"]["tool_fails"]
+    attempts: list[int] = []
+
+    async def flaky() -> str:
+        attempts.append(1)
+        if len(attempts) <= fails:
+            raise RuntimeError("not yet")
+        return "done"
+
+    calls = limit("tool_calls", config["tool_calls"])
+    retry = ToolRule(glob="flaky", retry=Retry(times=config["tool_retries"], least=1, most=1))
+    once = await Driver(
+        Policy(name="case", limits=(calls,), tools=(retry,)), model(asks("flaky"), says()), [flaky]
+    ).run("q")
+    assert (once.status, once.used.tool_calls, len(attempts)) == ("completed", 1, fails + 1)
+
+    attempts.clear()
+    again = await Driver(Policy(name="case", limits=(calls,)), model(asks("flaky")), [flaky]).run("q")
+    assert (again.status, again.reason, len(attempts)) == ("incomplete", "tool_calls", config["tool_calls"])
+    assert case["expect"]["said_by_the_policy"]
+
+
+@reproduces("B24")
+async def test_each_client_of_a_chain_is_tried_once_with_its_retries(case: Case) -> None:
+    config = case["config"]
+    requests: list[str] = []
+
+    def failing(name: str) -> FakeModel:
+        def answer(n: int, request: Request) -> ModelError:
+            requests.append(name)
+            return ModelError("provider", f"{name} is down")
+
+        made = FakeModel(answer)
+        made.name = name
+        return made
+
+    steps = (Retry(times=config["retries"], least=1, most=1), Fallback(clients=tuple(config["chain"])))
+    policy = Policy(name="case", failures=(FailureRule(reasons=("*",), then=steps),))
+    result = await Driver(policy, [failing(name) for name in config["chain"]]).run("question")
+    assert len(requests) == result.used.llm_attempts == case["expect"]["attempts"]
+    assert requests == sorted(requests)
+    assert (result.status, result.error) == ("failed", "provider: b is down")
+
+
+@reproduces("B26")
+@pytest.mark.parametrize("kind", [OpenAIChat, Anthropic])
+async def test_a_fallback_asks_for_its_own_model(case: Case, kind: type[OpenAIChat | Anthropic]) -> None:
+    script = Script.of({"fail": case["script"]["reason"], "when": {"model": "a"}}, {"text": ANSWER})
+    async with Rehearsal(script) as server:
+        clients = [kind(name, base_url=server.url, name=name) for name in case["config"]["chain"]]
+        rule = FailureRule(reasons=(case["script"]["reason"],), then=(Fallback(clients=("b",)),))
+        result = await Driver(Policy(name="case", failures=(rule,)), clients).run("question")
+        for client in clients:
+            await client.aclose()
+        assert [entry.model for entry in server.ledger] == ["a", case["expect"]["next_request_names"]]
+    assert (result.text, result.client) == (ANSWER, "b")

@@ -26,8 +26,8 @@ def listed(heading: str) -> list[str]:
     """The ids of a section of the page: those before the colon of each of its lines."""
     section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", DOCS.read_text("utf-8"), re.M | re.S)
     assert section is not None, f"{DOCS.name} has no section {heading}"
-    lines = re.findall(r"^- ((?:`[\w-]+`,? ?)+): ", section[1], re.M)
-    return [id for line in lines for id in re.findall(r"`([\w-]+)`", line)]
+    lines = re.findall(r"^- ((?:`[\w.-]+`,?\s*)+): ", section[1], re.M)
+    return [id for line in lines for id in re.findall(r"`([\w.-]+)`", line)]
 
 
 def homes() -> dict[str, list[str]]:

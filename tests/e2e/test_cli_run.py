@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply
+from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply, When
 from engine.store.sqlite import SqliteStore
 from policy_lang.cli import main
 
@@ -418,3 +418,196 @@ def test_a_tool_that_raises_what_ctrl_c_raises_has_failed(place):
         done = policy_run(place, "p.policy", "x", *at(server), "--tools", "tools.py")
     assert (done.returncode, done.stdout) == (0, "Well.\n")
     assert "tool 1.0 interrupt failed: The tool `interrupt` failed: KeyboardInterrupt" in done.stderr
+
+
+FAILING = """\
+policy "failing" lang 1
+limits {
+  llm_calls 6 then finalize
+}
+on llm_failure rate_limit  retry 2 every 10ms..20ms  then fallback cheap
+on llm_failure auth        stop
+tool "send" ask within 30s
+"""
+
+SEND = '''\
+async def send(to: str) -> str:
+    """Sends something."""
+    return f"sent to {to}"
+'''
+
+
+@pytest.fixture
+def failing(place):
+    (place / "failing.policy").write_text(FAILING)
+    (place / "send.py").write_text(SEND)
+    return place
+
+
+def busy_main(*then):
+    return Script(
+        (
+            ScriptedReply(fail="rate_limit", when=When(model="big"), times="always"),
+            *(then or (ScriptedReply(text="from small", when=When(model="small"), times="always"),)),
+        )
+    )
+
+
+class TestClients:
+    def test_several_models_by_name_and_a_fallback_one_can_see(self, failing):
+        with Rehearsal(busy_main()) as server:
+            done = policy_run(
+                failing, "failing.policy", "Hi", "--model", "main=openai:big", "--model", "cheap=openai:small",
+                "--base-url", f"{server.url}/v1",
+            )  # fmt: skip
+            models = [entry.body["model"] for entry in server.ledger]
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "from small\n"
+        assert models == ["big", "big", "big", "small"]
+        assert "(1 of 2): rate_limit" in done.stderr
+        assert "call 1 retrying in 20ms (2 of 2): rate_limit" in done.stderr
+        assert "main failed (rate_limit): cheap is asked instead  [failing.policy:5]" in done.stderr
+        assert "  client   cheap" in done.stderr
+
+    def test_a_settings_file_beside_the_policy(self, failing):
+        with Rehearsal(busy_main()) as server:
+            (failing / "policy.toml").write_text(
+                f'[clients.main]\nwire = "openai"\nmodel = "big"\nbase_url = "{server.url}/v1"\n'
+                f'[clients.cheap]\nwire = "anthropic"\nmodel = "small"\nbase_url = "{server.url}"\nmax_output = 99\n'
+                '[clients.unused]\nwire = "openai"\nmodel = "x"\nkey_env = "NOT_SET"\n'
+            )
+            done = policy_run(failing, "failing.policy", "Hi", "--json")
+            last = server.ledger[-1].body
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["client"] == "cheap"
+        assert (last["model"], last["max_tokens"]) == ("small", 99)
+
+    def test_a_client_of_the_settings_is_asked_first_where_it_is_named(self, failing):
+        with Rehearsal(Script((ScriptedReply(text="ok"),))) as server:
+            (failing / "other.toml").write_text(
+                f'[clients.main]\nwire = "openai"\nmodel = "big"\nbase_url = "{server.url}/v1"\n'
+                f'[clients.cheap]\nwire = "openai"\nmodel = "small"\nbase_url = "{server.url}/v1"\n'
+            )
+            done = policy_run(failing, "failing.policy", "Hi", "--settings", "other.toml", "--model", "cheap")
+            assert server.ledger[0].body["model"] == "small"
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--model", "openai:big"], "the policy `failing` names the client `cheap`, and nothing says what it is"),
+            (["--model", "a=openai:b", "--model", "cheep=openai:c"], "(did you mean `cheep`?)"),
+            (["--model", "a=openai:b", "--model", "a=openai:c"], "two models are named `a`"),
+            (["--model", "nobody"], "there is no client named `nobody`"),
+            ([], "name a model"),
+            (["--settings", "none.toml"], "none.toml: No such file"),
+            (["--model", "x=openi:b", "--model", "cheap=openai:c"], "unknown provider `openi`"),
+        ],
+    )
+    def test_what_is_missing_is_said_before_anything_is_called(self, failing, arguments, said):
+        done = policy_run(failing, "failing.policy", "Hi", *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_resuming_takes_all_clients_from_the_journal(self, failing):
+        (failing / "tools.py").write_text(TOOLS)
+        dies = ScriptedReply(tool="die", when=When(model="small", results_below=1), times="always")
+        answer = ScriptedReply(text="done", when=When(model="small"), times="always")
+        with Rehearsal(busy_main(dies, answer)) as server:
+            base = ("--journal", "j", "--base-url", f"{server.url}/v1", "--tools", "tools.py")
+            models = ("--model", "main=openai:big", "--model", "cheap=openai:small")
+            killed = policy_run(failing, "failing.policy", "Hi", *models, *base)
+            assert killed.returncode == -9
+            run = SqliteStore(failing / "j").runs()[0].run
+            done = policy_run(failing, "--resume", run, *base)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "done\n"
+
+
+class TestApprovals:
+    def asks(self):
+        return Script((ScriptedReply(tool="send", args={"to": "Ann"}), ScriptedReply(text="ok")))
+
+    def models(self, server):
+        url = f"{server.url}/v1"
+        return ("--model", "main=openai:x", "--model", "cheap=openai:y", "--base-url", url, "--tools", "send.py")
+
+    def test_without_a_terminal_calls_are_refused_and_that_is_said(self, failing):
+        with Rehearsal(self.asks()) as server:
+            done = policy_run(failing, "failing.policy", "Hi", *self.models(server), stdin="")
+            said = server.ledger[1].body["messages"][-1]["content"]
+        assert done.returncode == 0, done.stderr
+        assert "no terminal to ask on: calls of `send` are refused" in done.stderr
+        assert "nobody can be asked in this run" in said
+
+    @pytest.mark.parametrize(
+        ("typed", "result"),
+        [
+            (["y"], "sent to Ann"),
+            (["n"], "A person did not allow this call of `send`."),
+            (["what?", "yes"], "sent to Ann"),
+            (["e", "{}", '{"to": 3}', "nonsense", '{"to": "Bob"}'], "sent to Bob"),
+            (["e", "", "n"], "A person did not allow this call of `send`."),
+        ],
+    )
+    def test_a_person_at_the_terminal_answers(self, failing, typed, result):
+        with Rehearsal(self.asks()) as server:
+            leader, child = pty.openpty()
+            arguments = command("failing.policy", "Hi", *self.models(server))
+            process = subprocess.Popen(
+                arguments, cwd=failing, env=environment(), stdin=child, stdout=child, stderr=child
+            )
+            os.close(child)
+            shown = _converse(leader, process, typed)
+            said = server.ledger[1].body["messages"][-1]["content"]
+        assert process.returncode == 0, shown
+        assert 'Allow send {"to": "Ann"} ?  [failing.policy:7]' in shown
+        assert said == result
+
+
+def _converse(descriptor, process, lines):
+    """Type each line when a question is open."""
+    shown, left, end = "", list(lines), time.monotonic() + 30
+    asked = 0
+    while time.monotonic() < end:
+        if select.select([descriptor], [], [], 0.1)[0]:
+            try:
+                shown += os.read(descriptor, 65536).decode()
+            except OSError:
+                break
+        elif process.poll() is not None:
+            break
+        questions = shown.count("e edit") + shown.count("as JSON (empty")
+        if left and questions > asked and shown.rstrip(" ").endswith(":"):
+            asked = questions
+            os.write(descriptor, f"{left.pop(0)}\n".encode())
+    process.wait(10)
+    os.close(descriptor)
+    return shown
+
+
+def test_a_log_of_decisions(failing):
+    with Rehearsal(busy_main()) as server:
+        done = policy_run(
+            failing, "failing.policy", "secret question", "--log", "d.jsonl", "--model", "main=openai:big",
+            "--model", "cheap=openai:small", "--base-url", f"{server.url}/v1",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = (failing / "d.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["seq"] for line in lines] == list(range(len(lines)))
+    retry = next(line for line in lines if line["decision"]["kind"] == "retry")
+    assert (retry["event"]["kind"], retry["event"]["reason"]) == ("model_failed", "rate_limit")
+    assert (retry["rule"], retry["file"], retry["line"]) == ("failing.policy:5", "failing.policy", 5)
+    assert retry["counters"] == {"llm_calls": 1, "llm_attempts": 1}
+    assert "secret" not in text
+    assert "from small" not in text
+
+
+def test_a_log_that_cannot_be_written_does_not_matter(failing):
+    with Rehearsal(Script((ScriptedReply(text="ok"),))) as server:
+        done = policy_run(failing, "p.policy", "Hi", *at(server), "--log", "no/such/directory/d.jsonl")
+    assert done.returncode == 0
+    assert done.stdout == "ok\n"
+    assert "decision log cannot be written" in done.stderr

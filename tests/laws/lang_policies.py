@@ -90,7 +90,9 @@ def _failure_rules(draw: st.DrawFn) -> list[dict[str, Any]]:
         take = draw(st.integers(1, len(reasons)))
         rules.append({"reasons": reasons[:take], "then": draw(_failure_ladders())})
         reasons = reasons[take:]
-    if draw(st.booleans()):
+    if rules and draw(st.booleans()):
+        rules[0]["reasons"].append("*")
+    elif draw(st.booleans()):
         rules.append({"reasons": ["*"], "then": draw(_failure_ladders())})
     return rules
 

@@ -8,8 +8,19 @@ from hypothesis import strategies as st
 from run_fakes import Model
 
 from engine.clients.base import ModelError
+from engine.core.ladders import Consult, Fallback, Retry
 from engine.core.messages import Message, Reply, ToolCall, Usage
-from engine.core.policy import Extend, Finalization, Finalize, Limit, Policy, ToolRule
+from engine.core.policy import (
+    Breaker,
+    Detector,
+    Extend,
+    FailureRule,
+    Finalization,
+    Finalize,
+    Limit,
+    Policy,
+    ToolRule,
+)
 from engine.core.transcript import fold, problems
 from engine.run.driver import Driver
 from engine.run.results import Answer, StopRun
@@ -27,6 +38,31 @@ ladders = st.lists(
 extended = st.builds(lambda n, rest: [Extend(by=n), *rest], st.integers(1, 3), ladders)
 
 
+retries = st.builds(Retry, times=st.integers(1, 2), least=st.integers(0, 1), most=st.integers(1, 3))
+failure_steps = st.lists(
+    st.one_of(
+        retries,
+        st.builds(Fallback, clients=st.just(("cheap",)), scope=st.sampled_from(["run", "call"])),
+        st.builds(Consult, name=st.sampled_from(["good", "bad", "decides"])),
+        st.just(Finalize()),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda step: step.do,
+)
+failures = st.lists(
+    st.builds(lambda reason, then: FailureRule(reasons=(reason,), then=tuple(then)), st.just("*"), failure_steps),
+    max_size=1,
+)
+breakers = st.builds(
+    lambda glob, kind, n, when: Breaker(glob=glob, trips=(Detector(kind=kind, n=n),), when_open=when),
+    st.sampled_from(["fails", "ok", "*"]),
+    st.sampled_from(["same_args", "failures", "same_result"]),
+    st.integers(1, 3),
+    st.sampled_from(["skip", "hide", "stop", "finalize"]),
+)
+
+
 @st.composite
 def policies(draw):
     limits = []
@@ -39,12 +75,23 @@ def policies(draw):
     if not any(limit.resource == "llm_calls" for limit in limits):
         limits.append(Limit(resource="llm_calls", max=8))
     rules = [ToolRule(glob="denied", deny=True), ToolRule(glob="ok", limit=draw(st.integers(0, 5)))]
+    if draw(st.booleans()):
+        rules.append(ToolRule(glob=draw(st.sampled_from(["ok", "fails", "*"])), ask=True, ask_within=60_000))
+    if draw(st.booleans()):
+        rules.append(ToolRule(glob="fails", retry=draw(retries)))
     finalization = Finalization(
         mode=draw(st.sampled_from(["proactive", "reactive"])),
         tools=draw(st.sampled_from(["strip", "forbid"])),
         empty_retries=draw(st.integers(0, 2)),
     )
-    return Policy(name="law", limits=tuple(limits), tools=tuple(rules), finalization=finalization)
+    return Policy(
+        name="law",
+        limits=tuple(limits),
+        tools=tuple(rules),
+        finalization=finalization,
+        failures=tuple(draw(failures)),
+        breakers=tuple(draw(st.lists(breakers, max_size=2))),
+    )
 
 
 NAMES = ["ok", "slow", "thread", "fails", "denied", "nope", "answers", "stops"]
@@ -124,12 +171,18 @@ def bad(context):
     raise RuntimeError
 
 
+async def person(request):
+    await asyncio.sleep(0)
+    return {"{}": True, '{"x": 1}': False}.get(request.raw, {})
+
+
 def driver(policy, world, journal):
     return Driver(
         policy,
-        world,
+        {"main": world, "cheap": world},
         [ok, slow, thread, fails, denied, answers, stops],
-        resolvers={"good": lambda context: "Wrap up.", "bad": bad},
+        resolvers={"good": lambda context: "Wrap up.", "bad": bad, "decides": lambda context: "fallback"},
+        approver=person,
         journal=journal,
     )
 

@@ -316,3 +316,41 @@ def test_a_trip_is_told_once() -> None:
     run = tripped(rounds(breaker()))
     run.round(("t", A, "ok"))
     assert [note.kind for note in run.notes] == ["tripped"]
+
+
+# What happens to the run.
+
+
+def skipped_beside_another(when_open: str) -> tuple[Rounds, d.AnyDecision]:
+    """A round in which the tripped tool is skipped and another one runs; the decision that completes it."""
+    run = tripped(rounds(breaker(when_open=when_open)))
+    run.call()
+    (_, skipped), (other, verdict) = run.propose([("t", A), ("other", A)])
+    assert (skipped, verdict) == ("breaker", "execute")
+    run.start(other)
+    return run, run.end(other)
+
+
+def test_a_breaker_may_end_the_run_once_the_round_is_complete() -> None:
+    _, ended = skipped_beside_another("stop")
+    assert isinstance(ended, d.End)
+    assert (ended.outcome.reason, ended.because) == ("breaker", 'breaker "*"')
+
+
+def test_a_breaker_may_make_the_next_call_the_final_one() -> None:
+    run, going_on = skipped_beside_another("finalize")
+    assert isinstance(going_on, d.Continue)
+    final = run.call()
+    assert (final.final, final.why) == (True, "breaker")
+
+
+def test_a_trip_alone_ends_nothing() -> None:
+    run = tripped(rounds(breaker(when_open="stop")))
+    assert not run.call().final
+    assert [verdict for _, verdict in run.propose([("other", A)])] == ["execute"]
+
+
+def test_a_hidden_tool_is_not_declared_and_skipped_if_it_is_called_all_the_same() -> None:
+    run = tripped(rounds(breaker(when_open="hide", reset=10)))
+    assert run.call().hidden == ("t",)
+    assert [verdict for _, verdict in run.propose([("t", A), ("other", A)])] == ["breaker", "execute"]

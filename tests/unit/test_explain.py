@@ -55,13 +55,13 @@ The final call
   - A run has at most one final call, and no tool runs after it; if the model asks for tools in it all the
     same, the run fails (`finalization_disobeyed`). [default]
   - A function of the host that returns an empty text stands for the default text. [default]
-  - Where several limits make a call the final one, the first of `tool_iterations` and `llm_calls` gives
+  - Where several reasons make a call the final one, the first of `tool_iterations` and `llm_calls` gives
     reason and instruction. [support.policy:12]
   - Each tool call that does not fit is answered with "No more tools." [support.policy:12]
   - An answer without visible text is asked for again, up to 2 times for each call; then the run fails
     (`empty_answer`). [support.policy:12]
 
-Warnings and notices
+Thresholds
   - Once 80% of the money is spent, a warning is noted, once a run. [support.policy:19]
   - Once 90% of the model calls are used, the next ordinary call carries the notice "{left} calls left.", once
     a run. [support.policy:20]
@@ -73,7 +73,8 @@ Tools
   - Every tool matching `search_*` runs at most 10 times a run for all of them together: a further call is
     answered with "Enough."; it may take 20s for one execution, and is cancelled then. [support.policy:24]
   - Every tool matching `sh*` is denied: a call is answered with the standard refusal. [support.policy:25]
-  - The tool `show` is allowed, as an exception to a broader denial in the same file. [support.policy:26]
+  - The tool `show` is allowed, as an exception to broader rules that deny or ask in the same file.
+    [support.policy:26]
 
 Prices
   - A million tokens of `m-1` cost $2 as input, $0.50 where it is read from a cache, and $8 as output.

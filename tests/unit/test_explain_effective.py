@@ -1,5 +1,7 @@
 """``--effective``: one file with the same meaning, and where each of its lines comes from."""
 
+# ruff: noqa: E501 - lines of the language are easier to compare whole
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -39,6 +41,10 @@ finalization {
 }
 on unknown_tool reply 3 then finalize
 at 90% of llm_calls tell "{left} left: \\"wrap up\\""
+at 95% of llm_calls use small
+on llm_failure rate_limit retry 2 then fallback small -> "vendor/large" for 5m then finalize "Bye."
+on llm_failure timeout, network retry 1 every 1s..4s jitter then fallback small for call then consult judge then stop
+on llm_failure * stop
 prices {
   "m" input $1 cached $0.25 output $2 per 1M
 }
@@ -48,6 +54,21 @@ TOOLS = """policy "tools" lang 1
 tool "search_*" limit 3 "No more." timeout 20s
 tool "sh*" deny "Never."
 tool "show" allow
+tool "pay_*" ask within 2m retry 2 timeout 5s
+tool "refund" ask retry 1 every 2s..4s
+breaker "search_*" {
+  trip alternating 4
+  trip failure_rate 50% of 10
+  trip slow 20s of 3
+  reset after 30s probe 1
+  per args
+  when_open skip "{tool} rests."
+}
+breaker "mail" {
+  trip same_result 4
+  when_open finalize using brief
+  count denied as failure
+}
 """
 
 EFFECTIVE = """policy "child" lang 1
@@ -69,15 +90,41 @@ finalization {
 
 at 50% of tokens warn                                # base.policy:11
 at 90% of llm_calls tell "{left} left: \\"wrap up\\""  # child.policy:15
+at 95% of llm_calls use small                        # child.policy:16
 
-# an `allow` lifts only the denials of the file it comes from
+on llm_failure rate_limit retry 2 then fallback small -> "vendor/large" for 5m then finalize "Bye."  # child.policy:17
+on llm_failure timeout, network retry 1 every 1s..4s jitter then fallback small for call then consult judge then stop  # child.policy:18
+on llm_failure * stop  # child.policy:19
+
+breaker "search_*" {  # tools.policy:7
+  trip alternating 4
+  trip failure_rate 50% of 10
+  trip slow 20s of 3
+  reset after 30s probe 1
+  when_open skip "{tool} rests."
+  count denied as nothing
+  per args
+  apply round_end
+}
+
+breaker "mail" {  # tools.policy:15
+  trip same_result 4
+  reset never
+  when_open finalize using brief
+  count denied as failure
+  apply round_end
+}
+
+# an `allow` lifts only what the file it comes from denies or asks about
 tool "shell" deny                               # base.policy:12
 tool "search_*" limit 3 "No more." timeout 20s  # tools.policy:2
 tool "sh*" deny "Never."                        # tools.policy:3
 tool "show" allow                               # tools.policy:4
+tool "pay_*" timeout 5s ask within 2m retry 2   # tools.policy:5
+tool "refund" ask retry 1 every 2s..4s          # tools.policy:6
 
 prices {
-  "m" input $1 cached $0.25 output $2 per 1M  # child.policy:17
+  "m" input $1 cached $0.25 output $2 per 1M  # child.policy:21
 }"""
 
 

@@ -100,6 +100,45 @@ def test_a_forbidden_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "permission denied" in capsys.readouterr().out
 
 
+SWITCHES = 'policy "a" lang 1\non llm_failure timeout  fallback small\n'
+CLIENT = '[clients.{name}]\nwire = "openai"\nmodel = "m"\n'
+
+
+@pytest.mark.parametrize(
+    ("names", "code"), [("small,large", 0), (" small ", 0), ("large", 1), ("", 2), ("small,,large", 2)]
+)
+def test_clients_by_name(tmp_path: Path, names: str, code: int) -> None:
+    (tmp_path / "a.policy").write_text(SWITCHES)
+    done = policy("check", "--clients", names, "a.policy", cwd=tmp_path)
+    assert done.returncode == code
+    assert ("there is no client `small`" in done.stdout) is (code == 1)
+
+
+def test_clients_of_a_settings_file(tmp_path: Path) -> None:
+    inner = tmp_path / "agents"
+    inner.mkdir()
+    (inner / "a.policy").write_text(SWITCHES)
+    assert policy("check", "agents", cwd=tmp_path).returncode == 0
+    (tmp_path / "policy.toml").write_text(CLIENT.format(name="large"))
+    assert policy("check", "agents", cwd=tmp_path).returncode == 0, "above the root, which is the file's directory"
+    assert policy("check", "agents", "--root", ".", cwd=tmp_path).returncode == 1
+    assert policy("check", "agents", "--settings", "policy.toml", cwd=tmp_path).returncode == 1
+    (inner / "policy.toml").write_text(CLIENT.format(name="small"))
+    assert policy("check", "agents", "--root", ".", cwd=tmp_path).returncode == 0
+    assert policy("check", "agents", "--root", ".", "--clients", "large", cwd=tmp_path).returncode == 1
+
+
+def test_a_settings_file_with_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(SWITCHES)
+    (tmp_path / "policy.toml").write_text("[clients.small]\nwir = 5\n")
+    done = policy("check", "a.policy", cwd=tmp_path)
+    assert done.returncode == 2
+    said = "policy check: policy.toml:2: unknown setting `wir` of the client `small`; did you mean `wire`?\n"
+    assert done.stderr == said
+    done = policy("check", "--settings", "none.toml", "a.policy", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "policy check: none.toml: No such file or directory\n")
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\xef\xbb\xbf"])
 def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.policy").write_bytes(content)

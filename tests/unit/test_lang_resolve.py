@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -9,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from engine.core.ladders import DEFAULT_RETRY_MS
+from engine.core.policy import MAX_WINDOW
 from policy_lang import PolicyError, check, checks, load, loads
+from policy_lang.resolve import breakers, steps
 
 HEAD = 'policy "test" lang 1\n'
 
@@ -357,6 +361,230 @@ def test_thresholds_and_prices_add_up(tmp_path: Path) -> None:
 def test_a_base_may_be_made_unlimited_but_not_its_threshold(tmp_path: Path) -> None:
     codes, _ = merged(tmp_path, limits("tokens 5k") + "at 50% of tokens warn\n", limits("override tokens unlimited"))
     assert codes == ["P310"]
+
+
+# ---- failures, breakers and tools
+
+
+def test_a_failure_rule_with_its_defaults() -> None:
+    (rule,) = policy_of(
+        'on llm_failure rate_limit, timeout  retry 2 then fallback a -> "b c" then consult m then stop\n'
+    )["failures"]
+    assert rule == {
+        "reasons": ["rate_limit", "timeout"],
+        "then": [
+            {"do": "retry", "times": 2, "least": DEFAULT_RETRY_MS[0], "most": DEFAULT_RETRY_MS[1], "jitter": True},
+            {"do": "fallback", "clients": ["a", "b c"], "scope": "run", "ms": None},
+            {"do": "consult", "name": "m"},
+            {"do": "stop"},
+        ],
+        "origin": {"file": "<string>", "line": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("retry 1 every 250ms..4s", {"least": 250, "most": 4_000, "jitter": False}),
+        ("retry 1 every 250ms..4s jitter", {"least": 250, "most": 4_000, "jitter": True}),
+        ("retry few every soon..4s", {"times": 3, "least": 2_000}),
+        ("fallback run for run", {"clients": ["run"], "scope": "run", "ms": None}),
+        ("fallback a for call", {"scope": "call", "ms": None}),
+        ("fallback a for 5m", {"scope": "time", "ms": 300_000}),
+        ("fallback a for soon", {"scope": "time", "ms": 2_000}),
+        ("finalize bye", {"text": "Bye."}),
+        ("finalize using brief", {"text": None, "using": "brief"}),
+    ],
+)
+def test_steps_after_a_failure(step: str, expected: dict[str, Any]) -> None:
+    text = f'let few = 3\nlet soon = 2s\nlet bye = "Bye."\non llm_failure timeout  {step}\n'
+    data = policy_of(text)["failures"][0]["then"][0]
+    assert data | expected == data
+
+
+def test_a_breaker_with_its_defaults() -> None:
+    (data,) = policy_of('breaker "*" {\ntrip same_args 3\n}\n')["breakers"]
+    assert data == {
+        "glob": "*",
+        "trips": [{"kind": "same_args", "n": 3, "percent": None, "ms": None}],
+        "reset": None,
+        "probe": None,
+        "when_open": "skip",
+        "text": None,
+        "using": None,
+        "count_denied": "nothing",
+        "per_args": False,
+        "apply": "round_end",
+        "origin": {"file": "<string>", "line": 2},
+    }
+
+
+def test_the_largest_window_is_that_of_the_policy() -> None:
+    assert breakers.MAX_WINDOW == MAX_WINDOW
+    assert steps.RETRY_MS == DEFAULT_RETRY_MS
+
+
+def test_asking_and_retrying_a_tool() -> None:
+    data = policy_of('tool "pay" ask within 2m retry 2 every 1s..8s\n')["tools"][0]
+    assert (data["ask"], data["ask_within"]) == (True, 120_000)
+    assert data["retry"] == {"do": "retry", "times": 2, "least": 1_000, "most": 8_000, "jitter": False}
+
+
+def failures_of(tmp_path: Path, base: str, child: str) -> dict[str, str]:
+    """Reason to the verb of its first step, in the merged policy."""
+    codes, data = merged(tmp_path, base, child)
+    assert codes == []
+    assert data is not None
+    return {reason: rule["then"][0]["do"] for rule in data["failures"] for reason in rule["reasons"]}
+
+
+def test_a_rule_replaces_the_base_s_for_the_same_reason_only(tmp_path: Path) -> None:
+    base = "on llm_failure rate_limit, timeout  retry 1\non llm_failure *  retry 1\non llm_failure unknown  retry 2\n"
+    child = "on llm_failure timeout, network  stop\non llm_failure *  finalize\n"
+    assert failures_of(tmp_path, base, child) == {
+        "rate_limit": "retry",
+        "unknown": "retry",
+        "timeout": "stop",
+        "network": "stop",
+        "*": "finalize",
+    }
+
+
+def test_a_rule_whose_reasons_are_all_replaced_is_gone(tmp_path: Path) -> None:
+    _, data = merged(tmp_path, "on llm_failure timeout  retry 1\n", "on llm_failure timeout, network  stop\n")
+    assert data is not None
+    assert len(data["failures"]) == 1
+
+
+def test_breakers_accumulate_and_are_kept_once(tmp_path: Path) -> None:
+    one, two = ('breaker "a" {\ntrip failures 3\n}\n', 'breaker "b" {\ntrip failures 3\n}\n')
+    write(tmp_path, lib=two)
+    write(tmp_path, base=one + 'import "lib.policy"\n', child='extends "base.policy"\nimport "lib.policy"\n' + one)
+    policy = load(tmp_path / "child.policy")
+    assert sorted(breaker.glob for breaker in policy.breakers) == ["a", "b"]
+
+
+def test_the_order_of_reasons_lines_and_detectors_changes_nothing() -> None:
+    lines = ["trip failures 3", "trip slow 5s of 2", "reset after 5s probe 1", "per args"]
+    texts = [
+        'on llm_failure timeout, network  retry 1\nbreaker "a" {\n' + "\n".join(lines) + "\n}\n",
+        'breaker "a" {\n' + "\n".join(reversed(lines)) + "\n}\non llm_failure network, timeout  retry 1\n",
+    ]
+    assert len({loads(HEAD + text).fingerprint() for text in texts}) == 1
+
+
+@pytest.mark.parametrize(("steps", "same"), [("retry 1", False), ("fallback a then finalize", True)])
+def test_reasons_of_one_rule_share_its_retries(steps: str, same: bool) -> None:
+    """Two rules grant their retries each for itself, so they are another policy; of other steps nothing is shared."""
+    one = loads(f"{HEAD}on llm_failure timeout, network  {steps}\n")
+    two = loads(f"{HEAD}on llm_failure network  {steps}\non llm_failure timeout  {steps}\n")
+    assert (one.fingerprint() == two.fingerprint()) is same
+
+
+def test_what_is_spelt_out_and_is_the_default_changes_nothing() -> None:
+    short = 'breaker "a" {\ntrip failures 3\n}\non llm_failure timeout  retry 1 then fallback a\n'
+    long = (
+        'breaker "a" {\ntrip failures 3\nreset never\nwhen_open skip\ncount denied as nothing\napply round_end\n}\n'
+        "on llm_failure timeout  retry 1 every 1s..30s jitter then fallback a for run\n"
+    )
+    assert loads(HEAD + short).fingerprint() == loads(HEAD + long).fingerprint()
+
+
+# ---- clients
+
+
+SWITCHES = limits("tokens 5k") + "at 50% of tokens use small\non llm_failure timeout  fallback large\n"
+
+
+def test_clients_are_taken_for_granted_where_nobody_knows_them() -> None:
+    assert codes_of(SWITCHES) == []
+    assert loads(HEAD + SWITCHES).clients() == ("large", "small")
+
+
+@pytest.mark.parametrize(
+    ("clients", "codes"),
+    [(["small", "large"], []), (iter(["large", "small"]), []), (["small"], ["P306"]), ([], ["P306", "P306"])],
+)
+def test_clients_that_the_host_has(clients: list[str], codes: list[str]) -> None:
+    assert [f.code for f in checks(HEAD + SWITCHES, clients=clients)[1]] == codes
+
+
+def test_loading_with_clients(tmp_path: Path) -> None:
+    write(tmp_path, main='extends "base.policy"\n', base=SWITCHES)
+    load(tmp_path / "main.policy", clients=["small", "large"])
+    with pytest.raises(PolicyError, match="there is no client `large`"):
+        load(tmp_path / "main.policy", clients=["small"])
+    with pytest.raises(PolicyError, match="no client is declared"):
+        loads(HEAD + SWITCHES, clients=())
+
+
+# ---- tools that are denied, ladders that take long
+
+
+@pytest.mark.parametrize(
+    ("rules", "codes"),
+    [
+        ('tool "a*" deny\ntool "ab" limit 3', ["P318"]),
+        ('tool "ab" deny\ntool "a*" limit 3', []),
+        ('tool "a*" deny\ntool "ab" allow\ntool "ab" limit 3', []),
+        ('tool "a*" deny\ntool "ab" allow\ntool "ac" limit 3', ["P318"]),
+        ('tool "a*" deny\ntool "ab*" allow\ntool "a?c" limit 3', []),
+        ('tool "ab" deny\ntool "ab" allow\ntool "ab" limit 3', ["P318"]),
+        ('tool "a" deny retry 2', ["P318"]),
+    ],
+)
+def test_clauses_of_denied_tools(rules: str, codes: list[str]) -> None:
+    assert codes_of(f"{rules}\n") == codes
+
+
+def test_very_many_rules_are_checked_in_time() -> None:
+    """Findings about pairs of rules are left out where there are more of them than a check has time for."""
+    tools = "".join(f'tool "x{n}" deny\ntool "*{n}" limit 3\n' for n in range(3_000))
+    switches = "".join(f'breaker "x{n}*" {{\ntrip failures {n % 60 + 1}\n}}\n' for n in range(3_000))
+    began = time.perf_counter()
+    data, _ = checks(HEAD + tools + switches)
+    assert time.perf_counter() - began < 20
+    assert data is not None
+
+
+@pytest.mark.parametrize(
+    ("steps", "wall", "codes"),
+    [
+        ("retry 3 every 10s..10s", "30s", []),
+        ("retry 3 every 10s..10s", "29s", ["P314"]),
+        ("retry 3 every 1s..1m", "7s", []),
+        ("retry 3 every 1s..1m", "6s", ["P314"]),
+        ("retry 3 every 1s..1m jitter", "14s", []),
+        ("retry 3 every 1s..1m jitter", "13s", ["P314"]),
+        ("retry 2000000000 every 1s..2s", "5m", ["P314"]),
+        ("retry 2000000000 every 0s..2s", "5m", []),
+        ("retry 1 every 20s..20s then fallback a then retry 1 every 20s..20s", "30s", ["P314"]),
+        ("retry 3 every 10s..10s", "20s then extend 10s once", []),
+    ],
+)
+def test_waits_against_the_time_of_the_run(steps: str, wall: str, codes: list[str]) -> None:
+    assert codes_of(limits(f"wall {wall}") + f"on llm_failure timeout  {steps}\n") == codes
+
+
+@pytest.mark.parametrize(
+    ("steps", "attempts", "codes"),
+    [
+        ("retry 2", "3", []),
+        ("retry 2", "2", ["P326"]),
+        ("retry 2 then fallback a -> b", "9", []),
+        ("retry 2 then fallback a -> b", "8", ["P326"]),
+        ("retry 2 then fallback a -> b", "6 then extend 3 once", []),
+        ("fallback a then fallback a -> b for call", "3", []),
+        ("stop", "0", []),
+    ],
+)
+def test_attempts_against_their_limit(steps: str, attempts: str, codes: list[str]) -> None:
+    assert codes_of(limits(f"llm_attempts {attempts}") + f"on llm_failure timeout  {steps}\n") == codes
+
+
+def test_a_wall_ends_waiting_for_people() -> None:
+    assert codes_of('tool "a" ask\n') == ["P334"]
+    assert codes_of('tool "a" ask\n' + limits("wall 5m")) == []
 
 
 # ---- budgets
