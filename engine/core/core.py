@@ -5,7 +5,6 @@ Tables only; the functions that use them are ``admission``, ``replies``, ``round
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.amounts import Amount, Amounts, maximum_of
@@ -14,7 +13,7 @@ from engine.core.machine.build import METERS, build
 from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
-from engine.core.policy import Finalize, Policy
+from engine.core.policy import Finalize, Policy, Step
 from engine.core.state import NO_TIME, Book, LimitHit, Spent, State, Used
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
@@ -45,6 +44,7 @@ class Core:
         by_plan = {a.plan.index: _standing_of_amount(a) for a in self.amounts.limits}
         self._standings = tuple(by_plan.get(p.index) or _standing_of_count(p, self.machine) for p in self.plans)
         self.thresholds = Thresholds(policy, tuple(zip(self.plans, self._standings, strict=True)))
+        self._instructions = tuple(tuple(_fixed_instruction(p, s) for s in p.steps) for p in self.plans)
         self._named = tuple((p.resource, p.limit.scope or "") for p in self.plans)
         self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
         names = [v.name for v in self.machine.variables]
@@ -105,9 +105,12 @@ class Core:
 
     def instruction(self, plan: Plan, values: Values, book: Book, at: int) -> str:
         """The instruction of the final call that this limit grants."""
-        template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
-        used, maximum = self._standings[plan.index](values, book, at)
-        return _worded(template, self._named[plan.index][0], used, maximum)
+        place = self._step[plan.index]
+        text = self._instructions[plan.index][values[place] if place >= 0 else 0]
+        if text is None:
+            template = self.finalize_step(plan, values).text or DEFAULT_INSTRUCTION
+            text = fill(template, self.words(plan, values, book, at))
+        return text
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""
@@ -148,9 +151,12 @@ def _words(resource: str, used: int, maximum: int) -> dict[str, str]:
     return {"resource": resource, **{name: quantity(unit, value) for name, value in numbers.items()}}
 
 
-@lru_cache(maxsize=1024)
-def _worded(template: str, resource: str, used: int, maximum: int) -> str:
-    return fill(template, _words(resource, used, maximum))
+def _fixed_instruction(plan: Plan, step: Step) -> str | None:
+    """The instruction of a ladder's step, if it says no number."""
+    template = (step.text if isinstance(step, Finalize) else None) or DEFAULT_INSTRUCTION
+    if any(number in template for number in ("{used}", "{limit}", "{left}")):
+        return None
+    return fill(template, {"resource": plan.resource})
 
 
 def _attempt_wall(policy: Policy) -> int:

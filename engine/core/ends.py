@@ -47,18 +47,18 @@ def end(
 
 
 def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, error: str, cause: str) -> Outcome:
-    word, limit = rule.effect.word, None
-    status, reason = _STATUS.get(word, ("failed", word))
-    because = rule.origin
-    if word == "incomplete":
-        plan = core.plans[rule.effect.limit]
-        status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.book, at)
-    elif word == "finalized":
+    word, because, limit = rule.effect.word, rule.origin, None
+    if word == "finalized":
         plan = core.final_plan(v)
-        status, reason = "finalized", plan.resource
-        limit, because = core.hit(plan, v, s.book, at), plan.origin
+        status, reason, because = word, plan.resource, plan.origin
+        limit = core.hit(plan, v, s.book, at)
+    elif word == "incomplete":
+        plan = core.plans[rule.effect.limit]
+        status, reason, limit = word, plan.resource, core.hit(plan, v, s.book, at)
     elif word == "cancelled":
-        status, reason = "cancelled", cause
+        status, reason = word, cause
+    else:
+        status, reason = _STATUS.get(word) or ("failed", word)
     client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""
     partial = bool(ref) and status not in ("completed", "finalized")
     used, fingerprint = core.used(v, s.book.spent), s.book.run.fingerprint
