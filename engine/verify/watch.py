@@ -50,7 +50,8 @@ class Watch:
         """One more step of the run."""
         if isinstance(decision, d.Illegal):
             return
-        self._at = max(self._at, event.at)
+        if not self._ignored(event, decision):
+            self._at = max(self._at, event.at)
         self._named(decision)
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
@@ -66,6 +67,17 @@ class Watch:
         elif isinstance(event, e.ToolEnded):
             self._tool_ended(event, decision)
         self._finish(decision)
+
+    def _ignored(self, event: e.AnyEvent, decision: d.AnyDecision) -> bool:
+        """A report that came too late moves nothing, not even the clock."""
+        if not isinstance(decision, d.Wait):
+            return False
+        if isinstance(event, e.ToolEnded):
+            tool = self._tools.get(event.id)
+            return tool is None or tool.results > 0 or event.attempt < tool.attempt
+        if isinstance(event, e.UsageReported | e.ModelReplied | e.ModelFailed):
+            return event.usage is None or (event.call, event.attempt) != self._last
+        return False
 
     # -- the run as a whole ---------------------------------------------------------------------
 
