@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.harness import Case, Effort, measure
+from benchmarks.harness import WALL, Case, Effort, measure
 from benchmarks.loop import ANSWER, QUESTION, TURNS, bare, policy, weather
 from benchmarks.report import Section
 from engine.clients import OpenAIChat
@@ -38,7 +38,7 @@ def _section(loop: asyncio.AbstractEventLoop, url: str, effort: Effort) -> Secti
     for name, client in clients.items():
         cases.append(Case(f"bare loop over {name}", _bare(loop, client), TURNS))
         cases.append(Case(f"ours over {name}", _governed(loop, client), TURNS))
-    times = measure(cases, effort.longer(10))
+    times = measure(cases, effort.longer(10), WALL)
     for client in clients.values():
         loop.run_until_complete(client.aclose())
     section = Section(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.frontend import SAMPLE
-from benchmarks.harness import Case, Effort, Times, measure
+from benchmarks.harness import WALL, Case, Effort, Times, measure
 from benchmarks.report import Row, Section, duration, verdict
 
 ANCHOR = '`python -c "import lark"`'
@@ -33,7 +33,7 @@ def _one_file(effort: Effort) -> Section:
         _process("`policy check FILE`", (*COMMAND, str(SAMPLE)), cpu),
         _process("`policy check --format json FILE`", (*COMMAND, "--format", "json", str(SAMPLE)), cpu),
     ]
-    times = measure(cases, effort.slow())
+    times = measure(cases, effort.slow(), WALL)
     processor = Times({name: seconds[-effort.processes :] for name, seconds in cpu.items()})
     section = Section(
         "Cold start",
