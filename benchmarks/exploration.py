@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from benchmarks.harness import Effort
+from benchmarks.harness import PROCESSOR, Effort
 from benchmarks.report import Row, Section, duration, verdict
 from engine.core.machine.build import build
 from engine.core.machine.laws import laws_of
@@ -25,24 +25,32 @@ def sections(effort: Effort) -> Iterator[Section]:
     small = _explored(times, llm_calls=calls, tool_iterations=rounds)
     large = _explored(times, llm_calls=calls, tool_iterations=rounds, llm_attempts=attempts)
     for name, found in (("small", small), ("large", large)):
-        seconds = [x.seconds for x in found]
+        seconds, exploration = [spent for _, spent in found], found[0][0]
         row = Row(f"the whole {name} machine", duration(statistics.median(seconds)), duration(min(seconds)))
-        row.note = f"{found[0].states:,} states, {found[0].transitions:,} transitions, {found[0].depth} events deep"
+        row.note = f"{exploration.states:,} states, {exploration.transitions:,} transitions, {exploration.depth} events"
         section.rows.append(row)
-    section.rows.append(_rate("states a second, large", large, large[0].states, 60_000))
-    section.rows.append(_rate("transitions a second, large", large, large[0].transitions, 700_000))
+    section.rows.append(_rate("states a second, large", large, large[0][0].states, 60_000))
+    section.rows.append(_rate("transitions a second, large", large, large[0][0].transitions, 700_000))
     yield section
 
 
-def _explored(times: int, **maxima: int) -> list[Exploration]:
+Timed = tuple[Exploration, float]
+"""What was found, and the seconds it took."""
+
+
+def _explored(times: int, **maxima: int) -> list[Timed]:
     limits = tuple(Limit(resource=name, max=most, then=(Finalize(),)) for name, most in maxima.items())  # type: ignore[arg-type]
     policy = Policy(name="explored", limits=limits)
-    found = [explore(build(policy), laws_of(policy)) for _ in range(times)]
-    assert all(x.holds for x in found)
+    found = []
+    for _ in range(times):
+        machine, laws, started = build(policy), laws_of(policy), PROCESSOR()
+        exploration = explore(machine, laws)
+        found.append((exploration, PROCESSOR() - started))
+        assert exploration.holds
     return found
 
 
-def _rate(name: str, found: list[Exploration], count: int, bar: int) -> Row:
-    rates = [count / x.seconds for x in found]
+def _rate(name: str, found: list[Timed], count: int, bar: int) -> Row:
+    rates = [count / spent for _, spent in found]
     usual, best = statistics.median(rates), max(rates)
     return Row(name, f"{usual:,.0f}", f"{best:,.0f}", bar=f"{bar:,}", met=verdict(-usual, -best, -bar))

@@ -70,12 +70,22 @@ class Times:
         return self.best(name) / self.best(anchor) * scale
 
 
-def measure(cases: Sequence[Case], effort: Effort, seed: int = 1) -> Times:
+Clock = Callable[[], float]
+"""Seconds, of any origin."""
+
+PROCESSOR: Clock = time.process_time
+"""For what only computes: time in which other programs had the processor does not count."""
+
+WALL: Clock = time.perf_counter
+"""For what waits: for a disk, a network, another process."""
+
+
+def measure(cases: Sequence[Case], effort: Effort, clock: Clock = PROCESSOR, seed: int = 1) -> Times:
     """Time all cases against one another. Refuses to run under a tracer, which would time the tracer."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         raise RuntimeError("benchmarks must not run under coverage, a debugger or a profiler")
     shuffled = random.Random(seed)
-    loops = {case.name: _loops(case, effort.sample) for case in cases}
+    loops = {case.name: _loops(case, effort.sample, clock) for case in cases}
     samples: dict[str, list[float]] = {case.name: [] for case in cases}
     with _settled():
         for _ in range(effort.rounds):
@@ -84,7 +94,7 @@ def measure(cases: Sequence[Case], effort: Effort, seed: int = 1) -> Times:
             for case in order:
                 gc.collect()
                 count = loops[case.name]
-                samples[case.name].append(_time(case.run, count) / (count * case.ops))
+                samples[case.name].append(_time(case.run, count, clock) / (count * case.ops))
     return Times(samples)
 
 
@@ -99,19 +109,19 @@ def _settled() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _time(run: Callable[[], object], loops: int) -> float:
+def _time(run: Callable[[], object], loops: int, clock: Clock) -> float:
     turns = repeat(None, loops)
-    start = time.perf_counter()
+    start = clock()
     for _ in turns:
         run()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def _loops(case: Case, sample: float) -> int:
+def _loops(case: Case, sample: float, clock: Clock) -> int:
     """How often to call a case for one sample. Calling it also warms it up."""
     case.run()
-    loops, spent = 1, _time(case.run, 1)
+    loops, spent = 1, _time(case.run, 1, clock)
     while spent < sample / 4:
         loops = max(loops * 2, int(loops * sample / 4 / max(spent, 1e-9)))
-        spent = _time(case.run, loops)
-    return max(1, round(loops * sample / spent))
+        spent = _time(case.run, loops, clock)
+    return max(1, round(loops * sample / max(spent, 1e-9)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.decision import decisions
-from benchmarks.harness import Case, Effort, measure
+from benchmarks.harness import WALL, Case, Effort, measure
 from benchmarks.report import Section
 from benchmarks.task import STARTED, built, made, policy
 from engine.core.decisions import digest, encode_decision
@@ -76,7 +76,7 @@ def _appending(steps: tuple[Any, ...], effort: Effort) -> Section:
                 Case(ANCHOR, _bare(bare, rows), len(steps)),
                 Case("append to ours", _append(store, steps), len(steps)),
             )
-            times = measure(cases, effort.longer(2))
+            times = measure(cases, effort.longer(2), WALL)
         finally:
             store.close()
             bare.close()

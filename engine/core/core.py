@@ -5,7 +5,6 @@ Tables only; the functions that use them are ``admission``, ``replies``, ``round
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.amounts import Amount, Amounts, maximum_of
@@ -16,7 +15,7 @@ from engine.core.machine.failure_plan import Occasion, occasions_of
 from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
-from engine.core.policy import Consult, Finalize, Policy, Retry
+from engine.core.policy import Consult, Finalize, Policy, Retry, Step
 from engine.core.state import NO_TIME, Book, LimitHit, Spent, State, Used
 from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
@@ -52,6 +51,7 @@ class Core:
         by_plan = {a.plan.index: _standing_of_amount(a) for a in self.amounts.limits}
         self._standings = tuple(by_plan.get(p.index) or _standing_of_count(p, self.machine) for p in self.plans)
         self.thresholds = Thresholds(policy, tuple(zip(self.plans, self._standings, strict=True)))
+        self._instructions = tuple(tuple(_fixed_instruction(p, s) for s in p.steps) for p in self.plans)
         self._named = tuple((p.resource, p.limit.scope or "") for p in self.plans)
         self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
         names = [v.name for v in self.machine.variables]
@@ -145,11 +145,17 @@ class Core:
 
     def instruction(self, occasion: Occasion, values: Values, book: Book, at: int) -> str:
         """The instruction of the final call that this occasion grants."""
-        template = self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION
-        if occasion.plan is None:
-            return fill(template, {"resource": occasion.resource})
-        used, maximum = self._standings[occasion.plan.index](values, book, at)
-        return _worded(template, occasion.resource, used, maximum)
+        plan = occasion.plan
+        if plan is None:
+            return fill(
+                self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION, {"resource": occasion.resource}
+            )
+        place = self._step[plan.index]
+        text = self._instructions[plan.index][values[place] if place >= 0 else 0]
+        if text is None:
+            template = self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION
+            text = fill(template, self.words(plan, values, book, at))
+        return text
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""
@@ -190,9 +196,12 @@ def _words(resource: str, used: int, maximum: int) -> dict[str, str]:
     return {"resource": resource, **{name: quantity(unit, value) for name, value in numbers.items()}}
 
 
-@lru_cache(maxsize=1024)
-def _worded(template: str, resource: str, used: int, maximum: int) -> str:
-    return fill(template, _words(resource, used, maximum))
+def _fixed_instruction(plan: Plan, step: Step) -> str | None:
+    """The instruction of a ladder's step, if it says no number."""
+    template = (step.text if isinstance(step, Finalize) else None) or DEFAULT_INSTRUCTION
+    if any(number in template for number in ("{used}", "{limit}", "{left}")):
+        return None
+    return fill(template, {"resource": plan.resource})
 
 
 def _attempt_wall(policy: Policy) -> int:

@@ -49,18 +49,18 @@ def end(
 
 
 def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, error: str, cause: str) -> Outcome:
-    word, limit = rule.effect.word, None
-    status, reason = _STATUS.get(word, ("failed", word))
-    because = rule.origin
-    if word == "incomplete":
-        plan = core.plans[rule.effect.limit]
-        status, reason, limit = "incomplete", plan.resource, core.hit(plan, v, s.book, at)
-    elif word == "finalized":
+    word, because, limit = rule.effect.word, rule.origin, None
+    if word == "finalized":
         occasion = core.final_occasion(v)
-        status, reason, because = "finalized", occasion.resource, occasion.origin
+        status, reason, because = word, occasion.resource, occasion.origin
         limit = core.hit(occasion.plan, v, s.book, at) if occasion.plan else None
+    elif word == "incomplete":
+        plan = core.plans[rule.effect.limit]
+        status, reason, limit = word, plan.resource, core.hit(plan, v, s.book, at)
     elif word == "cancelled":
-        status, reason = "cancelled", cause
+        status, reason = word, cause
+    else:
+        status, reason = _STATUS.get(word) or ("failed", word)
     client = s.call.client if s.call and s.call.attempt and status != "cancelled" else ""
     partial = bool(ref) and status not in ("completed", "finalized")
     used, fingerprint = core.used(v, s.book.spent), s.book.run.fingerprint

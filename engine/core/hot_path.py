@@ -61,13 +61,10 @@ def source(core: Core) -> str:
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
-    parts |= _tool_rules(core)
+    parts |= _deadlines(core)
     parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
     parts["BOUND"] = hot_amounts.output_bound(core)
-    until = hot_amounts.until(core)
-    parts["UNTIL"] = f"until = {until}" if until else "until = NO_TIME"
-    parts["CUT"] = f"if {until} < deadline:\n    deadline = {until}" if until else ""
     return _filled(_TEMPLATE, parts)
 
 
@@ -124,18 +121,25 @@ def _bracketed(guard: Expr) -> str:
     return f"({text})" if " and " in text or isinstance(guard, Or) else text
 
 
-def _tool_rules(core: Core) -> dict[str, str]:
-    """What the policy says about tools by their names: nothing, or something to look up."""
+def _deadlines(core: Core) -> dict[str, str]:
+    """By when calls and tools must be over, and what else the policy says about tools by their names."""
+    until, end = hot_amounts.until(core), "NO_TIME"
+    names = ("UNTIL", "CUT", "RULED", "REFUSED", "ASKED_AGAIN", "WATCHED", "WATCHED_END", "TIMED")
+    parts = dict.fromkeys(names, "")
+    if until:
+        end = "until"
+        parts |= {"UNTIL": f"until = {until}", "CUT": f"if {until} < deadline:\n    deadline = {until}"}
     if not (core.policy.tools or core.policy.breakers):
-        nothing = dict.fromkeys(("RULED", "REFUSED", "ASKED_AGAIN", "WATCHED", "WATCHED_END"), "")
-        return nothing | {"TIMED": "deadline = until"}
-    return {
+        return parts | {"END": end, "DEADLINE": end}
+    return parts | {
+        "END": end,
+        "DEADLINE": "deadline",
         "RULED": "named = facts(proposed.name)",
-        "ASKED_AGAIN": "named = facts(tool)",
         "REFUSED": "or named.denied\nor named.limits\nor named.asks\nor named.breakers",
         "WATCHED": "if named.breakers:\n    return general(state, event)",
         "WATCHED_END": "or facts(call.tool).watched",
-        "TIMED": "deadline = min(at + named.timeout, until) if named.timeout else until",
+        "ASKED_AGAIN": "named = facts(tool)",
+        "TIMED": f"deadline = min(at + named.timeout, {end}) if named.timeout else {end}",
     }
 
 
@@ -238,7 +242,7 @@ def step(state, event):
             <TOOL_UPDATES>
             <TIMED>
             running += (RoundCall(proposed.id, proposed.name, proposed.args, 0),)
-            verdicts += (Execute(n, i, proposed.id, 1, deadline, <TOOL_ORIGIN>),)
+            verdicts += (Execute(n, i, proposed.id, 1, <DEADLINE>, <TOOL_ORIGIN>),)
             i += 1
         phase = TOOLS
         <ROUND_CROSSED>
@@ -252,14 +256,14 @@ def step(state, event):
         (proposed,) = round
         id, tool = proposed.id, proposed.tool
         <UNTIL>
-        if event.id != id or proposed.status > STARTED or at >= until:
+        if event.id != id or proposed.status > STARTED or at >= <END>:
             return general(state, event)
         <ASKED_AGAIN>
         <WATCHED>
         <TIMED>
         n, attempt = state.n, proposed.attempt + 1
-        started = RoundCall(id, tool, proposed.args, STARTED, attempt, "", deadline)
-        decision = Execute(n, 0, id, attempt, deadline, "default: execute")
+        started = RoundCall(id, tool, proposed.args, STARTED, attempt, "", <DEADLINE>)
+        decision = Execute(n, 0, id, attempt, <DEADLINE>, "default: execute")
         return State(v, at, n, state.call, (started,), book), decision
     if kind is ToolEnded:
         at, round = event.at, state.round

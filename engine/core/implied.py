@@ -7,6 +7,8 @@ reply that comes later is merged with what was judged. Verdicts themselves are `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from engine.core import executions, replies
@@ -148,11 +150,18 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
         closed = tuple(x for x in fold.verdicts if isinstance(x, Reply))
         return end(core, structs.replace(s, book=book), e.at, v, rule, (*notes, *fold.notes), close=closed)
     after = State(v, e.at, s.n, s.call, (*s.round, *fold.calls), book)
-    return _settled(core, after, functions, (*notes, *fold.notes), rule.origin)
+    return _settled(core, after, functions, (*notes, *fold.notes), rule.origin, fold.verdicts)
 
 
-def _settled(core: Core, s: State, functions: tuple[Proposed, ...], notes: tuple[Note, ...], because: str) -> Result:
-    """The round is an ordinary one from here on, in the model's order."""
+def _settled(
+    core: Core,
+    s: State,
+    functions: tuple[Proposed, ...],
+    notes: tuple[Note, ...],
+    because: str,
+    judged: Sequence[Execute | Ask | Reply] = (),
+) -> Result:
+    """The round is an ordinary one from here on, in the model's order. ``judged``: verdicts that are new."""
     running = s.vars[PHASE] == Phase.TOOLS
     named = [s.round[find(s.round, c.id)] for c in functions]
     ordered = (*named, *(c for c in s.round if c not in named))
@@ -160,7 +169,11 @@ def _settled(core: Core, s: State, functions: tuple[Proposed, ...], notes: tuple
     after = State(s.vars, s.at, n if functions else s.n, s.call, ordered if running else (), s.book)
     if not functions:
         return after, Wait(wake_at(after), because, notes) if running else Continue(because, notes)
-    verdicts = tuple(_verdict(core, s, n, i, call) for i, call in enumerate(named))
+    new = {verdict.id: verdict for verdict in judged}
+    verdicts = tuple(
+        structs.replace(new[call.id], i=i) if call.id in new else _verdict(core, s, n, i, call)
+        for i, call in enumerate(named)
+    )
     return after, RunTools(n, round_number(core, s.vars), verdicts, not running, because, notes)
 
 
@@ -169,7 +182,6 @@ def _verdict(core: Core, s: State, n: int, i: int, call: RoundCall) -> Execute |
         return verdict_again(core, s, i, call)
     if call.status == ASKED:
         return Ask(n, i, call.id, call.deadline, core.tools.facts(call.tool).ask_origin)
-    deadline = (
-        call.deadline if call.attempt else tool_deadline(core, s, s.vars, s.at, core.tools.facts(call.tool).timeout)
-    )
+    timeout = core.tools.facts(call.tool).timeout
+    deadline = call.deadline if call.attempt else tool_deadline(core, s, s.vars, s.at, timeout)
     return Execute(n, i, call.id, max(1, call.attempt), deadline, "default: execute")

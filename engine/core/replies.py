@@ -26,6 +26,7 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
     if s.vars[PHASE] != Phase.CALLING or call is None or call.id != e.call or call.attempt != e.attempt:
         return _late(core, s, e)
     s, notes = charged_for(core, s, e, call)
+    call = s.call or call  # a further attempt remembers what was charged for this one, should it be told again
     v, functions = s.vars, e.calls
     if core.amounts.metered and e.usage is None and call.charged is None:
         v, rule = core.react.unmetered(v)

@@ -78,6 +78,12 @@ class Driver:
         telemetry: Observer | None = None,
         clock: Clock = system_clock,
     ) -> None:
+        if not isinstance(policy, Policy | Compiled):
+            raise TypeError(
+                f"a driver needs a Policy, not a `{type(policy).__name__}`: `policy_lang.load(path)` gives one"
+            )
+        if max_output is not None and max_output < 1:
+            raise ValueError(f"max_output is {max_output}: the largest output of a call is at least 1 token")
         self.compiled = policy if isinstance(policy, Compiled) else compile(policy)
         self.system = system
         self.journal = journal

@@ -21,8 +21,10 @@ def opening(input: Input, system: str | None) -> list[Message]:
         if not input.strip():
             raise ValueError("the question is empty")
         messages = [Message("user", input)]
-    else:
+    elif isinstance(input, Sequence):
         messages = [_message(i, item) for i, item in enumerate(input, 1)]
+    else:
+        raise ValueError(f"a run begins with a question or a list of messages, not with a `{type(input).__name__}`")
     if found := problems(messages):
         raise ValueError(f"these messages cannot be sent: {'; '.join(found[:3])}")
     if system and not any(m.role == "system" for m in messages):

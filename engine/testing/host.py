@@ -125,7 +125,10 @@ class Host:
             reason, partial = turn.failure, turn.partial
             return self.send(e.ModelFailed(self.at, call.call, call.attempt, reason, partial=partial, usage=turn.usage))
         reply = self.reply(call, turn)
-        return self.start_early(reply) if self.world.early else self.send(reply)
+        decision = self.start_early(reply) if self.world.early else self.send(reply)
+        if turn.retold and turn.usage is not None:
+            self.send(e.UsageReported(self.at, call.call, call.attempt, turn.usage))
+        return decision
 
     def reply(self, call: d.Call, turn: Turn) -> e.ModelReplied:
         """The model's reply. Without tools to call, a model that is not stubborn answers in text."""

@@ -216,6 +216,7 @@ _ROUNDS = (
     replace(_ROUND, usage=None),
     replace(_ROUND, finish="length"),
     replace(_ROUND, finish="pause"),
+    replace(_ROUND, retold=True, reports=(Usage(1, 1),)),
     replace(_ROUND, untold=True),
     replace(_ROUND, untold=True, takes=1),
 )
@@ -224,6 +225,8 @@ _ODD = (
     Turn(finish="pause", lost=1),
     Turn(),
     Turn(usage=None),
+    Turn(retold=True),
+    Turn(finish="pause", text=True, retold=True, reports=(Usage(2, 1),)),
     Turn(lost=1, takes=7),
     Turn(finish="length"),
     Turn(finish="content_filter"),

@@ -59,6 +59,8 @@ class Turn:
     interrupt: Literal["", "cancel", "tick"] = ""
     interrupt_tools: Literal["", "cancel", "tick"] = ""
     takes: int = 0
+    retold: bool = False
+    """Its usage is told once more after it has ended."""
     untold: bool = False
     """The host reports no end of its tools: it names them with the next call, as answered."""
     together: bool = True

@@ -8,34 +8,25 @@ and every decision names the rule behind it (L15).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 
 from engine.core import decisions as d
 from engine.core import events as e
-from engine.core.machine.laws import Laws, laws_of, watch
-from engine.core.machine.plan import NOTHING, RESERVE, Plan
+from engine.core.machine.plan import NOTHING, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Policy
 from engine.core.state import Outcome
-from engine.verify.ledger import Attempt, Ledger
-from engine.verify.observe import Observation
+from engine.verify.ledger import Attempt
+from engine.verify.sightings import Sightings, Tool
 
 
-class Watch:
+class Watch(Sightings):
     """Give it every event with its decision, in order; ``broken`` says in words which laws do not hold."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.laws: Laws = laws_of(policy)
-        self.ghosts = self.laws.initial
-        self.ledger = Ledger(policy, self.laws)
-        self.broken: list[str] = []
-        self.held: set[int] = set()
+        super().__init__(policy)
         self.outcome: Outcome | None = None
-        self._at = 0
         self._begun = False
         self._stopping = False
-        self._request = e.CallRequested(0, "")
         self._attempt = 0
         self._flying = False
         self._last = ("", 0)
@@ -43,14 +34,13 @@ class Watch:
         self._implied = False
         self._refused = False
         self._resolve: d.Resolve | None = None
-        self._grants: list[int] = []
-        self._tools: dict[str, _Tool] = {}
 
     def see(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """One more step of the run."""
         if isinstance(decision, d.Illegal):
             return
-        self._at = max(self._at, event.at)
+        if not self._ignored(event, decision):
+            self._at = max(self._at, event.at)
         self._named(decision)
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
@@ -66,6 +56,17 @@ class Watch:
         elif isinstance(event, e.ToolEnded):
             self._tool_ended(event, decision)
         self._finish(decision)
+
+    def _ignored(self, event: e.AnyEvent, decision: d.AnyDecision) -> bool:
+        """A report that came too late moves nothing, not even the clock."""
+        if not isinstance(decision, d.Wait):
+            return False
+        if isinstance(event, e.ToolEnded):
+            tool = self._tools.get(event.id)
+            return tool is None or tool.results > 0 or event.attempt < tool.attempt
+        if isinstance(event, e.UsageReported | e.ModelReplied | e.ModelFailed):
+            return event.usage is None or (event.call, event.attempt) != self._last
+        return False
 
     # -- the run as a whole ---------------------------------------------------------------------
 
@@ -199,9 +200,6 @@ class Watch:
         self._last = decision.call, decision.attempt
         self.ledger.attempts[decision.call, decision.attempt] = Attempt(request.model)
 
-    def _state(self, plan: Plan) -> int:
-        return self.ledger.state(plan, self._at, self._request.model, self._request.input_tokens or 0)
-
     def _settled(self, event: e.ModelReplied | e.ModelFailed, decision: d.AnyDecision) -> None:
         mine = (event.call, event.attempt) == (self._request.call, self._attempt)
         if event.usage is not None:
@@ -236,7 +234,7 @@ class Watch:
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
         functions = [c for c in event.calls if c.kind == "function"]
-        self._tools = {c.id: _Tool(c) for c in functions}
+        self._tools = {c.id: Tool(c) for c in functions}
         if isinstance(decision, d.Resolve):
             self._grant_all()
             self._resolve = decision
@@ -283,25 +281,6 @@ class Watch:
         resource = {"unknown_tool": "unknown_tools", "tool_calls": "tool_calls"}.get(verdict.why, "")
         self._observe("replied", {"limit": 1 + self._plan(resource, verdict.because), "unknown": unknown})
 
-    def _faults(self, call: e.Proposed) -> dict[str, int]:
-        rules = [r for r in self.policy.tools if fnmatchcase(call.name, r.glob)]
-        denied = [
-            r for r in rules if r.deny and not any(_lifts(a.glob, a.base, r.glob, r.base) for a in rules if a.allow)
-        ]
-        executed = self.ledger.counts
-        limited = False
-        for rule in rules:
-            if rule.limit is not None:
-                key = f"executed {rule.model_dump_json(exclude={'origin'})}"
-                limited |= executed.get(key, 0) >= rule.limit
-                self.ledger.count(key)
-        return {
-            "unknown": int(not call.registered),
-            "invalid": int(bool(call.problem)),
-            "denied": int(bool(denied)),
-            "limited": int(limited),
-        }
-
     def _tool_requested(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
         tool = self._tools.get(event.id)
         if tool is None:
@@ -329,7 +308,7 @@ class Watch:
             elif not isinstance(decision, d.End) or _ends_round(decision.outcome):
                 self._observe("round", {"late": int(self.ledger.late(self._at))})
                 self.ledger.count("tool_iterations")
-        self._tools[event.id] = _Tool(e.Proposed(event.id, event.name, registered=event.registered))
+        self._tools[event.id] = Tool(e.Proposed(event.id, event.name, registered=event.registered))
         if isinstance(decision, d.Execute):
             self._verdict(decision)
             self._tools[event.id].attempt = decision.attempt
@@ -358,7 +337,7 @@ class Watch:
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
         new = {c.id for c in event.calls if c.kind == "function" and c.id not in self._tools}
-        self._tools |= {c.id: _Tool(c) for c in event.calls if c.id in new}
+        self._tools |= {c.id: Tool(c) for c in event.calls if c.id in new}
         ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
         given = decision.verdicts if isinstance(decision, d.RunTools) else ()
         verdicts = [v for v in (decision.close if ends and isinstance(decision, d.End) else given) if v.id in new]
@@ -405,73 +384,10 @@ class Watch:
         if tool.results > 1:
             self._break(f"L3: a second result for the tool call {id}")
 
-    # -- laws -----------------------------------------------------------------------------------
-
-    def _observe(self, kind: str, fields: dict[str, int]) -> None:
-        observation: Observation = (kind, fields)
-        self.ghosts, broken, held = watch(self.laws, self.ghosts, *observation)
-        self.held.update(held)
-        for index in broken:
-            check = self.laws.checks[index]
-            self._break(f"{check.law}: {check.broken}")
-
-    def _break(self, words: str) -> None:
-        self.broken.append(words)
-
-    def _named(self, decision: d.AnyDecision) -> None:
-        parts: list[d.AnyDecision] = [decision]
-        if isinstance(decision, d.RunTools):
-            parts += decision.verdicts
-        elif isinstance(decision, d.Stop | d.End):
-            parts += decision.close
-        if any(not part.because for part in parts) and not isinstance(decision, d.Wait):
-            self._break(f"L15: a decision names no rule: {decision}")
-
-    def _plan(self, resource: str, because: str) -> int:
-        """The limit that a decision is about, by index; -1 for none."""
-        found = [p.index for p in self.laws.plans if p.resource == resource and p.origin == because]
-        return found[0] if found else -1
-
-    def _about(self, index: int) -> dict[str, int]:
-        if index < 0:
-            return {"limit": 0, "gone": 0, "tight": 0}
-        plan = self.laws.plans[index]
-        left = RESERVE + 1 if plan.counted else self._state(plan)
-        return {"limit": index + 1, "gone": int(left == NOTHING), "tight": int(left <= RESERVE)}
-
-    def _grant(self, resource: str) -> None:
-        """A note says that the limit was extended: it was, as soon as something of the resource did not fit."""
-        names = [g.name for g in self.laws.ghosts]
-        for index in list(self._grants):
-            plan = self.laws.plans[index]
-            if plan.resource == resource and self.ghosts[names.index(f"left_of_{plan.name}")] == 0:
-                self._grants.remove(index)
-                self._extend(index)
-
-    def _grant_all(self) -> None:
-        grants, self._grants = self._grants, []
-        for index in grants:
-            self._extend(index)
-
-    def _extend(self, index: int) -> None:
-        self._observe("extended", self._about(index))
-        self.ledger.places[index] = self.ledger.places.get(index, 0) + 1
-
-
-class _Tool:
-    """A tool call of the round in hand: may it run, how often was it started, how many results has it got?"""
-
-    def __init__(self, call: e.Proposed) -> None:
-        self.call, self.runs, self.attempt, self.results = call, False, 0, 0
-
 
 def _ends_round(outcome: Outcome) -> bool:
     """The round was admitted, but nothing of it runs and its ladders stop the run."""
     return outcome.status == "incomplete" and outcome.reason in ("tool_calls", "unknown_tools")
-
-
-def _lifts(allow: str, allow_base: int, deny: str, deny_base: int) -> bool:
-    return allow_base == deny_base and allow != deny and fnmatchcase(allow, deny)
 
 
 def _but_for_usage(outcome: Outcome) -> tuple[object, ...]:

@@ -528,3 +528,20 @@ def test_the_sync_face_works_inside_a_running_event_loop_and_from_many_threads()
         thread.join(5)
     assert texts == ["ok"] * 8
     driver.close()
+
+
+def test_a_policys_path_is_no_policy():
+    with pytest.raises(TypeError, match="a driver needs a Policy, not a `str`"):
+        Driver("my.policy", Model())
+
+
+@pytest.mark.parametrize("most", [0, -5])
+def test_a_largest_output_of_nothing_is_refused(most):
+    with pytest.raises(ValueError, match="at least 1 token"):
+        Driver(limits(), Model(), max_output=most)
+
+
+@pytest.mark.parametrize("question", [None, 5, {"role": "user", "text": "x"}])
+def test_a_run_begins_with_a_question_or_messages(question):
+    with pytest.raises(RunError, match="a question or a list of messages"):
+        run(Driver(limits(), Model()), question)

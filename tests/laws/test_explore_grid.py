@@ -135,7 +135,7 @@ def test_every_kind_of_rule_fires_somewhere(grid: list[tuple[Policy, Machine, Ex
 # -- what the explorer covers -------------------------------------------------------------------------
 
 
-@settings(max_examples=40 * MORE)
+@settings(max_examples=20 * MORE)
 @given(policies(largest=3), worlds())
 def test_every_state_of_a_real_run_was_explored(policy: Policy, world: World) -> None:
     compiled = compile(policy)
