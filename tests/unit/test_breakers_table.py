@@ -122,6 +122,20 @@ def test_whoever_starts_after_the_time_to_reset_is_the_probe() -> None:
     assert run.round(("t", A, "ok")) == ["execute"]
 
 
+@pytest.mark.parametrize("last_first", [False, True])
+def test_outcomes_count_in_the_models_order_whichever_tool_ends_first(last_first: bool) -> None:
+    run = rounds(breaker())
+    run.call()
+    ends = [(id, status) for (id, _), status in zip(run.propose([("t", A)] * 2), ("failed", "ok"), strict=True)]
+    for id, _ in ends:
+        run.start(id)
+    for id, status in ends[::-1] if last_first else ends:
+        run.end(id, status)
+    # The success came second: it has cleared the count, and one more failure is the first.
+    assert run.round(("t", A, "failed")) == ["execute"]
+    assert run.round(("t", A, "ok")) == ["execute"]
+
+
 # Probes.
 
 
