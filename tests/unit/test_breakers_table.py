@@ -326,6 +326,15 @@ def test_any_open_breaker_skips_and_says_which_rule() -> None:
     assert (reply.text, reply.because) == ("Not now: t.", 'breaker "t"')
 
 
+def test_asked_again_a_skipped_call_gets_the_same_words() -> None:
+    run = tripped(rounds(breaker(trips=(Detector(kind="failures", n=5),)), breaker(glob="t", text="Not now: {tool}.")))
+    run.call()
+    calls = (e.Proposed("x.0", "t", A), e.Proposed("x.1", "other", A))
+    decision = run.send(e.ModelReplied(run.at, "2", calls=calls))
+    assert isinstance(decision, d.RunTools)
+    assert run.send(e.ToolRequested(run.at, "x.0")) == decision.verdicts[0]
+
+
 def test_a_trip_is_told_once() -> None:
     run = tripped(rounds(breaker()))
     run.round(("t", A, "ok"))
