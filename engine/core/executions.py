@@ -86,14 +86,16 @@ def _with_breakers(s: State, states: tuple[BreakerState, ...]) -> State:
 
 def verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
     if call.why == "breaker":
-        return _skipped(core, i, call)
+        return _skipped(core, s, s.at, i, call)
     text, because = refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
     return Reply(i, call.id, text, call.why, because=because)
 
 
-def _skipped(core: Core, i: int, call: RoundCall) -> Reply:
+def _skipped(core: Core, s: State, at: int, i: int, call: RoundCall) -> Reply:
+    """The reply to a call that a breaker skips: in the words of the one that is open."""
     matching = core.tools.facts(call.tool).breakers
-    text, because = breaker_text(core, matching[0], call.tool)
+    _, breaker = core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, at)
+    text, because = breaker_text(core, breaker if breaker >= 0 else matching[0], call.tool)
     return Reply(i, call.id, text, "breaker", because=because)
 
 
@@ -101,8 +103,8 @@ def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result
     """The call will not start after all: it gets a result that says why, and the round goes on without it."""
     call = s.round[i]
     replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes)
+    closed = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
     after, decision = _one_less(core, s, at, _with(s.round, i, replied))
-    closed = _skipped(core, i, call) if why == "breaker" else closing(i, call, why)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(closed,))
     return after, structs.replace(closed, notes=decision.notes)
@@ -211,7 +213,7 @@ def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) 
     if outcome and core.breakers.all:
         held, notes = _learn(core, held, (replied,), at, "now")
     after, decision = _one_less(core, held, at, _with(s.round, i, replied), notes)
-    reply = _skipped(core, i, call) if why == "breaker" else closing(i, call, why)
+    reply = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(reply,))
     n, complete = after.n + 1, isinstance(decision, Continue)

@@ -166,7 +166,7 @@ class Effects(Protocol):
         ...
 
     def forget(self, key: str) -> None:
-        """End this effect, if it is going on; nobody wants to know how it ends."""
+        """End this effect, if it is going on. Its end does not come out of ``next``."""
         ...
 
     def put(self, content: Message) -> str:

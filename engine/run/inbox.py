@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from msgspec import structs
@@ -62,6 +62,11 @@ class Inbox(Generic[T]):
             event = structs.replace(event, at=self.last)
         self.last = event.at
         return event
+
+    def drop(self, unwanted: Callable[[AnyEvent], bool]) -> None:
+        """Forget events that nobody has read yet."""
+        if self._events:
+            self._events = deque(event for event in self._events if not unwanted(event))
 
     def wait(self) -> _Pause:
         """For the loop: await this where there is no event, and there will be one."""

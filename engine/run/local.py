@@ -138,6 +138,7 @@ class LocalEffects:
         flight = self._flights.pop(key, None)
         if flight is not None:
             self._abandon(flight)
+        self.inbox.drop(lambda event: settles(event) == key)
 
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         listener = self._listener

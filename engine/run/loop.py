@@ -57,9 +57,7 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
         if upcoming is None:
             if turn.outcome is not None:
                 return Finished(turn.outcome, state, turn.transcript)
-            wake = turn.until(wake_at(state))
-            while upcoming is None:
-                upcoming = turn.arrived(await effects.next(wake))
+            upcoming = turn.arrived(await effects.next(turn.until(wake_at(state))))
         elif isinstance(upcoming, e.CallRequested) and effects.should_continue_as_new():
             return Moved(state, turn.position(upcoming.at))
         event = upcoming
@@ -119,13 +117,11 @@ class _Turn:
     def until(self, wake: int) -> int:
         return min(wake, self.retry.not_before) if self.retry is not None else wake
 
-    def arrived(self, event: e.AnyEvent) -> e.AnyEvent | None:
-        """A timer that rings when a retry is due means that retry; an answer nobody waits for means nothing."""
+    def arrived(self, event: e.AnyEvent) -> e.AnyEvent:
+        """A timer that rings when a retry is due means that retry."""
         retry = self.retry
         if retry is not None and isinstance(event, e.Tick) and event.at >= retry.not_before:
             return e.RetryDue(at=event.at, call=retry.call)
-        if isinstance(event, e.ApprovalGiven) and event.id not in self.asked:
-            return None
         return event
 
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:

@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import USAGE, run_clients
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.run.result import RunResult
     from engine.store.protocol import RunRecord
     from engine.store.sqlite import SqliteStore
+    from engine.telemetry import Telemetry
     from policy_lang.cli.run_view import PlainView
 
 ANSWERED, UNANSWERED, CANCELLED = 0, 1, 130
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
     add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
     add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
+    add("--otel", action="store_true", help="report to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_* names")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
     add_policy_options(parser)
     add("--json", action="store_true", help="print one JSON document, nothing else")
@@ -70,11 +73,12 @@ def run(args: argparse.Namespace) -> int:
     from engine.store import JournalError
     from policy_lang import PolicyError
     from policy_lang.cli.host_files import HostFileError
+    from policy_lang.cli.run_otel import NotInstalledError
     from policy_lang.settings import SettingsError
 
     expected = (
         _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
-        RunError, JournalError, ProtocolError,
+        RunError, JournalError, ProtocolError, NotInstalledError,
     )  # fmt: skip
     try:
         return _run(args)
@@ -94,14 +98,19 @@ class _Unusable(Exception):
 
 
 def _run(args: argparse.Namespace) -> int:
-    store = _store(args)
-    try:
-        view = _view()
-        driver = _driver(args, store, view)
-        result, budgets = asyncio.run(_governed(args, driver, view))
-    finally:
+    with ExitStack() as ending:
+        store = _store(args)
         if store is not None:
-            store.close()
+            ending.callback(store.close)
+        telemetry = None
+        if args.otel:
+            from policy_lang.cli.run_otel import exporting
+
+            telemetry, finish = exporting()
+            ending.callback(finish)
+        view = _view()
+        driver = _driver(args, store, view, telemetry)
+        result, budgets = asyncio.run(_governed(args, driver, view))
     return _report(args, result, budgets)
 
 
@@ -123,7 +132,9 @@ def _view() -> PlainView:
     return view_for(sys.stderr)
 
 
-def _driver(args: argparse.Namespace, store: SqliteStore | None, view: PlainView) -> Driver:
+def _driver(
+    args: argparse.Namespace, store: SqliteStore | None, view: PlainView, telemetry: Telemetry | None
+) -> Driver:
     from engine.run.decision_log import DecisionLog
     from engine.run.driver import Driver
     from policy_lang.cli import host_files
@@ -145,6 +156,7 @@ def _driver(args: argparse.Namespace, store: SqliteStore | None, view: PlainView
         journal=store,
         log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
         max_output=args.max_output,
+        telemetry=telemetry,
     )
 
 

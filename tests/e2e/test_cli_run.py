@@ -1,5 +1,6 @@
 """``policy run`` as a user runs it: a process, a real server on loopback, exit codes, what is printed where."""
 
+import http.server
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -611,3 +613,51 @@ def test_a_log_that_cannot_be_written_does_not_matter(failing):
     assert done.returncode == 0
     assert done.stdout == "ok\n"
     assert "decision log cannot be written" in done.stderr
+
+
+def test_a_collector_hears_of_a_run(failing):
+    received = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append((self.path, self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with (
+        Rehearsal(busy_main()) as server,
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector,
+    ):
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        done = subprocess.run(
+            command(
+                "failing.policy", "Hi", "--otel", "--model", "main=openai:big", "--model", "cheap=openai:small",
+                "--base-url", f"{server.url}/v1",
+            ),
+            cwd=failing,
+            env={**environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_address[1]}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )  # fmt: skip
+        collector.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert {path for path, _ in received} == {"/v1/traces", "/v1/metrics"}
+    sent = b"".join(body for _, body in received)
+    assert b"invoke_agent failing" in sent
+    assert b"agent.llm.fallback" in sent
+
+
+def test_without_the_extra_the_option_says_how_to_get_it(failing):
+    (failing / "opentelemetry.py").write_text("raise ImportError\n")
+    environ = {**environment(), "PYTHONPATH": f"{failing}{os.pathsep}{environment()['PYTHONPATH']}"}
+    done = subprocess.run(
+        command("p.policy", "Hi", "--otel", "--model", "openai:x", "--base-url", "http://127.0.0.1:9/v1"),
+        cwd=failing, env=environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--otel needs OpenTelemetry: pip install 'policy-lang[otel]'" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import example, given
@@ -15,19 +16,19 @@ KEYS = st.sampled_from(["", "a" * 64, "b" * 64, "c" * 64])
 
 
 @st.composite
-def detectors(draw: st.DrawFn) -> tuple[Detector, ...]:
-    """One to three detectors of different kinds, with small windows and, now and then, the largest."""
+def detectors(draw: st.DrawFn, most: int = 3, windows: Sequence[int] = (1, 2, 3, 4, 64)) -> tuple[Detector, ...]:
+    """A few detectors of different kinds, with small windows and, now and then, the largest."""
     kinds = draw(
         st.lists(
             st.sampled_from(["same_args", "alternating", "failures", "failure_rate", "same_result", "slow"]),
             min_size=1,
-            max_size=3,
+            max_size=most,
             unique=True,
         )
     )
     made = []
     for kind in kinds:
-        n = draw(st.sampled_from([4, 6] if kind == "alternating" else [1, 2, 3, 4]) | st.just(64))
+        n = draw(st.sampled_from((4, 6, *windows[4:]) if kind == "alternating" else windows))
         more: dict[str, Any] = {"percent": draw(st.sampled_from([1, 34, 50, 100]))} if kind == "failure_rate" else {}
         if kind == "slow":
             more = {"ms": draw(st.integers(1, 20))}

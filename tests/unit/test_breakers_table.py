@@ -122,6 +122,20 @@ def test_whoever_starts_after_the_time_to_reset_is_the_probe() -> None:
     assert run.round(("t", A, "ok")) == ["execute"]
 
 
+@pytest.mark.parametrize("last_first", [False, True])
+def test_outcomes_count_in_the_models_order_whichever_tool_ends_first(last_first: bool) -> None:
+    run = rounds(breaker())
+    run.call()
+    ends = [(id, status) for (id, _), status in zip(run.propose([("t", A)] * 2), ("failed", "ok"), strict=True)]
+    for id, _ in ends:
+        run.start(id)
+    for id, status in ends[::-1] if last_first else ends:
+        run.end(id, status)
+    # The success came second: it has cleared the count, and one more failure is the first.
+    assert run.round(("t", A, "failed")) == ["execute"]
+    assert run.round(("t", A, "ok")) == ["execute"]
+
+
 # Probes.
 
 
@@ -310,6 +324,15 @@ def test_any_open_breaker_skips_and_says_which_rule() -> None:
     (reply,) = decision.verdicts
     assert isinstance(reply, d.Reply)
     assert (reply.text, reply.because) == ("Not now: t.", 'breaker "t"')
+
+
+def test_asked_again_a_skipped_call_gets_the_same_words() -> None:
+    run = tripped(rounds(breaker(trips=(Detector(kind="failures", n=5),)), breaker(glob="t", text="Not now: {tool}.")))
+    run.call()
+    calls = (e.Proposed("x.0", "t", A), e.Proposed("x.1", "other", A))
+    decision = run.send(e.ModelReplied(run.at, "2", calls=calls))
+    assert isinstance(decision, d.RunTools)
+    assert run.send(e.ToolRequested(run.at, "x.0")) == decision.verdicts[0]
 
 
 def test_a_trip_is_told_once() -> None:

@@ -96,3 +96,26 @@ def test_the_alarm_rings_once_at_the_earliest_time():
 def test_the_clock_is_the_worlds_in_milliseconds():
     assert abs(system_clock() - time.time() * 1000) < 1000
     assert isinstance(system_clock(), int)
+
+
+def test_what_is_dropped_is_never_read():
+    async def main():
+        inbox, read = Inbox(asyncio.get_running_loop(), 0), []
+
+        async def reader():
+            while len(read) < 2:
+                if not inbox:
+                    await inbox.wait()
+                read.append(inbox.take().at)
+                if read == [1]:
+                    inbox.post(Tick(2))
+                    inbox.post(Tick(3))
+                    inbox.drop(lambda event: event.at == 2)
+
+        inbox.drop(lambda event: True)  # there is nothing yet
+        inbox.serve(reader())
+        inbox.post(Tick(1))
+        await inbox.result
+        assert read == [1, 3]
+
+    in_loop(main)
