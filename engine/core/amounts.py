@@ -69,6 +69,9 @@ def maximum_of(plan: Plan, machine: Machine) -> Callable[[Values], int]:
     if extension is None or plan.step is None:
         return lambda values: maximum
     (position, by), step = extension, machine.index(plan.step)
+    if plan.extended:
+        taken = machine.index(plan.extended)
+        return lambda values: maximum + by if values[taken] else maximum
     return lambda values: maximum + by if values[step] > position else maximum
 
 

@@ -59,7 +59,8 @@ class Occasion:
         """What tells its rules from those of other occasions."""
         if self.plan is not None:
             return self.plan.name
-        return f"failure_{self.failure.index}" if self.failure else f"breaker_{self.breaker + 1}"
+        # A ladder may finalize in several places, so its own number would not tell them apart.
+        return f"failure_{self.code}" if self.failure else f"breaker_{self.breaker + 1}"
 
     @property
     def index(self) -> int:

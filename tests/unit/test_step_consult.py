@@ -1,0 +1,41 @@
+"""A consultant chooses the step of a ladder that is taken, and what it steps over has not happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.decisions import Call, Continue, End, Resolve
+from engine.core.events import CallRequested, ModelFailed, ModelReplied, Proposed, Resolved, RunStarted
+from engine.core.messages import Usage
+from engine.core.policy import Consult, Extend, FailureRule, Finalize, Limit, Policy
+from engine.core.step import compile
+
+
+@pytest.mark.parametrize("reference", [True, False])
+@pytest.mark.parametrize(("choice", "maximum"), [("extend", 100), ("stop", 60), ("nonsense", 100)])
+def test_an_extension_that_was_stepped_over_grants_nothing(choice: str, maximum: int, reference: bool) -> None:
+    limit = Limit(resource="tokens", max=60, then=(Consult(name="ask"), Extend(by=40)))
+    compiled = compile(Policy(name="p", limits=(limit,)), reference=reference)
+    state, _ = compiled.step(compiled.initial, RunStarted(0, "r"))
+    state, _ = compiled.step(state, CallRequested(1, "1", "m"))
+    unknown = (Proposed("1.0", "nothing", registered=False),)
+    state, _ = compiled.step(state, ModelReplied(2, "1", 1, calls=unknown, usage=Usage(input=60)))
+    state, decision = compiled.step(state, CallRequested(3, "2", "m"))
+    for _ in range(2):
+        if isinstance(decision, Resolve):
+            state, decision = compiled.step(state, Resolved(4, "ask", step=choice))
+    assert compiled.standings(state, 4)[0].maximum == maximum
+    assert isinstance(decision, Call if maximum == 100 else End)
+
+
+def test_a_ladder_that_finalizes_in_two_places() -> None:
+    ladder = (Consult(name="ask"), Finalize(using="write"), Finalize(text="Say what you have."))
+    policy = Policy(name="p", failures=(FailureRule(reasons=("*",), then=ladder),))
+    for reference in (True, False):
+        compiled = compile(policy, reference=reference)
+        state, _ = compiled.step(compiled.initial, RunStarted(0, "r"))
+        state, _ = compiled.step(state, CallRequested(1, "1", "m"))
+        state, decision = compiled.step(state, ModelFailed(2, "1", 1, "timeout"))
+        assert isinstance(decision, Resolve)
+        state, decision = compiled.step(state, Resolved(3, "ask", step="finalize"))
+        assert isinstance(decision, Continue)
