@@ -150,8 +150,9 @@ def test_l16_the_order_in_which_tools_end_changes_nothing(policy: Policy, world:
 
 @given(policies(), worlds())
 def test_l16_usage_told_early_changes_nothing_later(policy: Policy, world: World) -> None:
-    silent = replace(world, turns=tuple(replace(turn, reports=()) for turn in world.turns))
-    one, other = played(policy, world), played(policy, silent)
+    told = replace(world, early=False)
+    silent = replace(told, turns=tuple(replace(turn, reports=()) for turn in world.turns))
+    one, other = played(policy, told), played(policy, silent)
     assert decided(one.steps) == decided(other.steps)
     assert one.state == other.state
 

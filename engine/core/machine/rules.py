@@ -130,5 +130,7 @@ def extensions(event: str, plan: Plan, exhausted: Expr) -> list[Rule]:
     updates: Updates = (Set(plan.step, position + 1),)
     if plan.counted:
         updates = (*updates, Grant(plan.fuel, by))
+    if plan.extended:
+        updates = (*updates, Set(plan.extended, 1))
     guard = all_of(exhausted, plan.at(position))
     return [rule(f"{event}.extend", plan, guard, updates, "again", "extended")]
