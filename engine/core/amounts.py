@@ -68,10 +68,11 @@ def maximum_of(plan: Plan, machine: Machine) -> Callable[[Values], int]:
     maximum, extension = plan.maximum, plan.extension()
     if extension is None or plan.step is None:
         return lambda values: maximum
-    (position, by), step = extension, machine.index(plan.step)
+    position, by = extension
     if plan.extended:
         taken = machine.index(plan.extended)
         return lambda values: maximum + by if values[taken] else maximum
+    step = machine.index(plan.step)
     return lambda values: maximum + by if values[step] > position else maximum
 
 

@@ -251,8 +251,10 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     """A call; the tool calls that the host has answered by itself have their results before it is looked at."""
     if s.vars[PHASE] != Phase.TOOLS or s.call is None or s.call.id == e.call:
         return admission.call_requested(core, s, e)
-    open = [c.id for c in s.round if c.status in (WAITING, STARTED)]
-    missing = [id for id in open if id not in e.answered]
+    # A person's answer cannot be given in another's place, so what is asked is never answered by the host.
+    missing = [
+        c.id for c in s.round if c.status == ASKED or (c.status in (WAITING, STARTED) and c.id not in e.answered)
+    ]
     if missing:
         return s, Illegal(f"call {e.call} requested while tool call {missing[0]} has no result")
     calls, after = s.round, s
@@ -278,9 +280,15 @@ def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes)
     # More calls of a reply that was not shown may follow: what was judged is kept until the next call.
-    kept = calls if calls[-1].status in (IMPLIED, REFUSED) else ()
+    kept = _learnt(calls) if calls[-1].status in (IMPLIED, REFUSED) else ()
     after = State(v, at, s.n, s.call, kept, s.book)
     return after, Continue(rule.origin, notes)
+
+
+def _learnt(calls: tuple[RoundCall, ...]) -> tuple[RoundCall, ...]:
+    """The calls of a round that may go on, without what breakers have been told: they are told once."""
+    told = [structs.replace(c, outcome="", probes=()) if c.outcome or c.probes else c for c in calls]
+    return tuple(told)
 
 
 def _learn(core: Core, s: State, calls: tuple[RoundCall, ...], at: int, when: str) -> tuple[State, tuple[Note, ...]]:

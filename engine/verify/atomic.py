@@ -15,13 +15,13 @@ from engine.core.machine.interpret import react
 from engine.core.machine.laws import Laws, watch
 from engine.core.machine.machine import Machine, Rule, Sort
 from engine.verify.observe import observe
-from engine.verify.successors import Branch
+from engine.verify.successors import BESIDE, Branch
 
 State = tuple[int, ...]
 Broke = Callable[[int, State, tuple[Branch, ...]], None]
 
-_KINDS: tuple[dict[str, int], ...] = ({}, {"unknown": 1}, {"invalid": 1}, {"denied": 1}, {"limited": 1})
-"""The calls that the rules tell apart: what comes first decides."""
+_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks")
+"""What the rules tell apart: what comes first decides."""
 
 
 def is_atomic(machine: Machine) -> bool:
@@ -37,15 +37,18 @@ class AtomicRounds:
         self.width = sum(v.sort is not Sort.METER for v in machine.variables)
         self.meters = tuple(0 for v in machine.variables if v.sort is Sort.METER)
         self.fired: Counter[str] = Counter()
+        fields = [f for f in machine.events["tool"].fields if f.name in _FLAGS]
+        self.kinds: list[dict[str, int]] = [{}, *({f.name: value} for f in fields for value in f.values if value)]
 
     def judge(
         self, s: State, seen: dict[State, object], push: Callable[[State], None], held: list[int], broke: Broke
     ) -> None:
         """Every round that can follow; it is then complete, or runs."""
-        values, ghosts = s[: self.width], s[self.width + 1 :]
+        values, ghosts = s[: self.width], s[self.width + len(BESIDE) :]
         for after, branches in self._rounds(values):
             faults, watched = self._watch(ghosts, branches, held)
-            n = (*after, self.max_open, *watched)
+            held_calls = sum(b.rule.effect.kind == "ask" for b in branches)
+            n = (*after, self.max_open, held_calls, 0, *watched)
             if faults:
                 broke(faults[0], s, branches)
             elif n not in seen:
@@ -54,7 +57,7 @@ class AtomicRounds:
 
     def _rounds(self, values: State) -> Iterator[tuple[State, tuple[Branch, ...]]]:
         for size in range(1, self.max_open + 1):
-            for round in itertools.product(_KINDS, repeat=size):
+            for round in itertools.product(self.kinds, repeat=size):
                 after, branches = self._fold(values, round, refused=0)
                 if any(self._refuses(b.rule) for b in branches):
                     after, branches = self._fold(values, round, refused=1)

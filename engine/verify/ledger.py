@@ -41,6 +41,20 @@ class Ledger:
     tools: list[Usage] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    extended: set[int] = field(default_factory=set)
+
+    def extend(self, plan: Plan) -> None:
+        """The extension of a limit was taken."""
+        self.extended.add(plan.index)
+        self.places[plan.index] = self.places.get(plan.index, 0) + 1
+
+    def choose(self, plan: Plan, verb: str) -> int:
+        """A consultant chose the first later step of that verb; returns its place, or -1 if there is none."""
+        here = self.places.get(plan.index, 0)
+        later = [i for i, s in enumerate((*self._steps(plan), Stop())) if i > here and getattr(s, "do", "") == verb]
+        if later:
+            self.places[plan.index] = later[0]
+        return later[0] if later else -1
 
     def count(self, resource: str) -> None:
         """One more of a counted resource."""
@@ -83,18 +97,22 @@ class Ledger:
         free = self.left(plan, at) - self._need(plan.resource, model, size)
         if free < 0:
             return NOTHING
-        steps = self._steps(plan)
-        ahead = any(isinstance(s, Finalize) for s in steps[self.places.get(plan.index, 0) :])
-        return RESERVE if ahead and free < plan.limit.reserve else ENOUGH
+        return RESERVE if free < self._kept(plan) else ENOUGH
 
     def late(self, at: int) -> bool:
         """A deadline has come."""
         return at >= self.deadline()
 
-    def deadline(self) -> int:
-        """The moment by which the run must be over."""
+    def deadline(self, *, final: bool = True) -> int:
+        """The moment by which the run must be over; less what is kept for the final call unless it is that one."""
         walls = [plan for plan in self.laws.plans if plan.resource == "wall"]
-        return min((self.started + self._maximum(plan) for plan in walls), default=NO_TIME)
+        kept = {plan.index: 0 if final else self._kept(plan) for plan in walls}
+        return min((self.started + self._maximum(plan) - kept[plan.index] for plan in walls), default=NO_TIME)
+
+    def _kept(self, plan: Plan) -> int:
+        """The reserve, while a finalization is still ahead in the ladder."""
+        ahead = self._steps(plan)[self.places.get(plan.index, 0) :]
+        return plan.limit.reserve if any(isinstance(s, Finalize) for s in ahead) else 0
 
     def _need(self, resource: str, model: str, size: int) -> int:
         price = next((p for p in self.policy.prices if p.model == model), None)
@@ -106,10 +124,9 @@ class Ledger:
 
     def _maximum(self, plan: Plan) -> int:
         maximum = plan.limit.max or 0
-        extends = [(i, s.by) for i, s in enumerate(plan.limit.then) if isinstance(s, Extend)]
         # Time is extended without a decision; of anything else the extension counts once its step is taken.
-        taken = [by for i, by in extends if plan.resource == "wall" or self.places.get(plan.index, 0) > i]
-        return maximum + sum(min(by, maximum) for by in taken)
+        counts = plan.resource == "wall" or plan.index in self.extended
+        return maximum + sum(min(s.by, maximum) for s in plan.limit.then if counts and isinstance(s, Extend))
 
     def _steps(self, plan: Plan) -> list[object]:
         """The ladder as its places are counted."""

@@ -16,7 +16,10 @@ Observation = tuple[str, dict[str, int]]
 _SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "round", "attempt"))
 """Events that say that the attempt in flight has ended."""
 
-_VERDICT = ("unknown", "invalid", "denied", "limited")
+_VERDICT = ("unknown", "invalid", "denied", "limited", "broken", "asks")
+
+_LAST = 1_000
+"""A place behind every step of every ladder."""
 
 
 def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> list[Observation]:
@@ -26,9 +29,28 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
         seen.append(("settled", {}))
     elif event in ("tool_end", "tool_ends"):
         seen.append(("tool_ended", {}))
+    elif event == "withheld":
+        seen.append(("withheld", {}))
     elif event == "hosted" and effect.kind != "again":
         seen.append(("hosted", {}))
+    if event == "failed":
+        seen += _laddered(fields, effect)
     return seen + _of_effect(plans, event, fields, effect)
+
+
+def _laddered(fields: Mapping[str, int], effect: Effect) -> list[Observation]:
+    """The step that was taken; a run whose time is over, or which cut the call itself, takes none."""
+    if not fields.get("ladder") or not (effect.ladder or effect.word == "llm_failure"):
+        return []
+    kind = effect.kind
+    taken = {
+        "step": effect.step if effect.ladder else _LAST,
+        "ends": int(kind == "end"),
+        "falls": int(kind == "fallback"),
+        "promises": int(kind == "continue"),
+    }
+    asked = {n: v for n, v in fields.items() if n in ("ladder", "start", "delivered") or n.startswith("failure_")}
+    return [("laddered", asked | taken)]
 
 
 def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> list[Observation]:
@@ -38,16 +60,22 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
         case "again", ("extended" | "resolver_failed") as word:
             kind = "extended" if word == "extended" else "unresolved"
             return [(kind, _about(plans, fields, effect))]
+        case "again", "consulted":
+            return [("consulted", {"limit": effect.limit + 1, "chosen": fields["chosen"]})] if effect.limit >= 0 else []
         case "retry", word:
-            return [("retry", {"pause": int(word == "pause")})]
+            return [("retry", {"pause": int(word != "empty")})]
         case "round", _:
             return [("round", {"late": int(_any_gone(plans, fields, walls=True))})]
         case ("refuse", "refused") | ("resolve", "text"):
             return [("refused", {"limit": effect.limit + 1})]
-        case "execute", _:
-            return [("execute", {name: fields[name] for name in _VERDICT})]
+        case "execute", _ if event == "granted":
+            return [("granted", {"broken": 0})]
+        case (("execute" | "ask"), _):
+            kind = "asked" if effect.kind == "ask" else "execute"
+            return [(kind, {name: fields[name] for name in _VERDICT})]
         case "reply", word:
-            return [("replied", {"limit": effect.limit + 1, "unknown": int(word == "unknown_tool")})]
+            about = {"unknown": int(word == "unknown_tool"), "skips": int(word == "breaker")}
+            return [("replied", {"limit": effect.limit + 1, **about, "broken": fields["broken"]})]
         case "stop", _:
             return [("stop", {})]
         case "end", _:

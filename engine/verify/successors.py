@@ -1,14 +1,14 @@
 """The successors of a state as Python, generated: one function a phase, with every field of every event tried.
 
-A state is the machine's variables without meters, then how many calls of the round in hand have
-been judged, then the ghosts of the laws. Constants are folded in, and reactions that come out as
+A state is the machine's variables without meters, then what ``step`` remembers beside them (``BESIDE``),
+then the ghosts of the laws. Constants are folded in, and reactions that come out as
 the same text are kept once: what they differ in cannot make a difference.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,14 @@ from engine.verify.observe import Observation, observe
 JUDGED = "judged_so_far"
 """How many calls of the round in hand have got their verdict; as many as there may be once that is over."""
 
+HELD = "held_so_far"
+"""How many calls of the round in hand wait for a person: only they are granted or withheld, and they do not end."""
+
+FAILING = "failure_in_hand"
+"""1 while nothing but ``failed`` can follow: ``step`` composes it with what has just been decided."""
+
+BESIDE = (JUDGED, HELD, FAILING)
+
 _SAMPLE = 64
 """A field with more values than this is tried at both ends and in the middle only."""
 
@@ -79,7 +87,7 @@ def successors(machine: Machine, laws: Laws, max_open: int) -> Successors:
 def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
     """What a state's values are called, in order."""
     variables = tuple(v.name for v in machine.variables if v.sort is not Sort.METER)
-    return (*variables, JUDGED, *(g.name for g in laws.ghosts))
+    return (*variables, *BESIDE, *(g.name for g in laws.ghosts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,7 @@ class _Writer:
         self.initials = {v.name: v.initial for v in machine.variables} | {g.name: g.initial for g in laws.ghosts}
         self.branches: list[Branch] = []
         self.sampled: list[str] = []
+        self.asks = any(1 in field.values for field in machine.events["tool"].fields if field.name == "asks")
 
     def write(self) -> Successors:
         text = "\n\n".join(self._function(phase) for phase in range(len(Phase.NAMES)))
@@ -121,13 +130,27 @@ class _Writer:
         for fields in self._choices(kind):
             chain = self._chain(kind, phase, fields)
             chains.setdefault(tuple((r.rule.id, r.guard, r.lines) for r in chain), chain)
-        may = {"tool": f"{JUDGED} < {self.max_open}", "judged": f"{JUDGED} > 0"}.get(kind.name)
+        may = self._may(kind, phase)
         if may:
             yield f"    if {may}:"
         indent = "        " if may else "    "
         for chain in chains.values():
             for position, reaction in enumerate(chain):
                 yield from self._branch(kind, reaction, first=position == 0, indent=indent)
+
+    def _may(self, kind: EventKind, phase: int) -> str:
+        """When the event can come, as far as the machine's own variables do not say."""
+        may = {
+            "tool": f"{JUDGED} < {self.max_open}",
+            "judged": f"{JUDGED} > 0",
+            "granted": f"{HELD} > 0",
+            "withheld": f"{HELD} > 0",
+        }
+        if self.asks:
+            may |= dict.fromkeys(("tool_end", "tool_ends"), f"open > {HELD}")
+        if phase == Phase.CALLING and kind.name != "failed":
+            return f"{FAILING} == 0"
+        return may.get(kind.name, "")
 
     def _branch(self, kind: EventKind, reaction: _Reaction, *, first: bool, indent: str) -> Iterator[str]:
         number = len(self.branches)
@@ -141,9 +164,22 @@ class _Writer:
 
     def _choices(self, kind: EventKind) -> Iterator[dict[str, int]]:
         """Every choice of the fields, the mildest first: nothing spent, no flag set."""
-        names, values = [], []
+        ladders = next((f.values for f in kind.fields if f.name == "ladder"), None)
+        for ladder in ladders or (None,):
+            yield from self._choices_of(kind, ladder)
+
+    def _choices_of(self, kind: EventKind, ladder: int | None) -> Iterator[dict[str, int]]:
+        """With one failure ladder: what another one could do is not looked at."""
+        names: list[str] = []
+        values: list[Sequence[int]] = []
         for field in kind.fields:
             tried = field.values
+            if field.name == "ladder" and ladder is not None:
+                tried = (ladder,)
+            elif field.name == "start" and not ladder:
+                tried = (0,)
+            elif field.group == "ladders" and field.name.startswith("failure_"):
+                tried = tried if field.name.startswith(f"failure_{ladder}_") else (0,)
             if len(tried) > _SAMPLE:
                 tried = [*tried[:3], tried[len(tried) // 2], *tried[-3:]]
                 self.sampled.append(field.name)
@@ -172,6 +208,7 @@ class _Writer:
         judged = self._judged(kind, rule)
         if judged:
             after[JUDGED] = judged
+        after |= _beside(kind, rule)
         yield "fired[#] += 1"
         yield from watched.prepared
         yield from watched.held
@@ -189,6 +226,22 @@ class _Writer:
         if kind.name == "tool_end" and rule.effect.kind == "again":
             return str(self.max_open)
         return "0" if kind.name in ("round", "judged") else ""
+
+
+def _beside(kind: EventKind, rule: Rule) -> dict[str, str]:
+    """What becomes of the calls that are held, and of a failure that is being decided."""
+    after = {}
+    if kind.name == "tool" and rule.effect.kind == "ask":
+        after[HELD] = f"{HELD} + 1"
+    elif kind.name in ("granted", "withheld"):
+        after[HELD] = f"{HELD} - 1"
+    elif kind.name == "round":
+        after[HELD] = "0"
+    if rule.effect.kind == "failed" or (kind.name == "resolved" and rule.effect.ladder):
+        after[FAILING] = "1"
+    elif kind.name == "failed":
+        after[FAILING] = "0"
+    return after
 
 
 class _Watched:

@@ -13,10 +13,13 @@ _AMOUNT = {NOTHING: "nothing", RESERVE: "only the reserve", ENOUGH: "enough"}
 
 _SAID = {
     "again": "look again",
+    "ask": "a person is asked",
     "call": "admitted",
     "continue": "go on",
     "end": "the run ends",
     "execute": "it runs",
+    "failed": "the attempt counts as failed",
+    "fallback": "another client is asked",
     "final": "admitted as the final call",
     "refuse": "the round is answered, not run",
     "reply": "it is answered, not run",

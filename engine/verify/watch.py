@@ -8,32 +8,54 @@ and every decision names the rule behind it (L15).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from msgspec import structs
 
 from engine.core import decisions as d
 from engine.core import events as e
-from engine.core.machine.plan import NOTHING, Plan
+from engine.core.machine.laws import Laws, laws_of, watch
+from engine.core.machine.plan import NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
-from engine.core.policy import Policy
-from engine.core.state import Outcome
-from engine.verify.ledger import Attempt
-from engine.verify.sightings import Sightings, Tool
+from engine.core.policy import Consult, Fallback, Policy, Retry, ToolRule
+from engine.core.state import NO_TIME, Outcome
+from engine.verify.breakers import Breakers
+from engine.verify.failures import LAST, Clients, Failed, Ladders
+from engine.verify.ledger import Attempt, Ledger
+from engine.verify.observe import Observation
 
 
-class Watch(Sightings):
+class Watch:
     """Give it every event with its decision, in order; ``broken`` says in words which laws do not hold."""
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__(policy)
+        self.policy = policy
+        self.laws: Laws = laws_of(policy)
+        self.ghosts = self.laws.initial
+        self.ledger = Ledger(policy, self.laws)
+        self.breakers = Breakers(policy)
+        self.ladders = Ladders(policy)
+        self.clients = Clients()
+        self._failed: Failed | None = None
+        self._falls = False
+        self.broken: list[str] = []
+        self.held: set[int] = set()
         self.outcome: Outcome | None = None
+        self._at = 0
         self._begun = False
         self._stopping = False
+        self._request = e.CallRequested(0, "")
         self._attempt = 0
         self._flying = False
         self._last = ("", 0)
         self._rounds = True
+        self._retracts = True
         self._implied = False
         self._refused = False
         self._resolve: d.Resolve | None = None
+        self._grants: list[int] = []
+        self._tools: dict[str, _Tool] = {}
 
     def see(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """One more step of the run."""
@@ -55,6 +77,8 @@ class Watch(Sightings):
             self._tool_requested(event, decision)
         elif isinstance(event, e.ToolEnded):
             self._tool_ended(event, decision)
+        elif isinstance(event, e.ApprovalGiven | e.Tick):
+            self._approval(event, decision)
         self._finish(decision)
 
     def _ignored(self, event: e.AnyEvent, decision: d.AnyDecision) -> bool:
@@ -75,6 +99,8 @@ class Watch(Sightings):
             return
         self._begun = True
         self._rounds = "rounds" in event.profile
+        self._retracts = "retract" in event.profile
+        self.clients.known = {client.name: client for client in event.clients}
         self.ledger.started = event.at
         used = event.thread_used
         if used is not None:
@@ -159,7 +185,12 @@ class Watch(Sightings):
         missing = [id for id, tool in self._tools.items() if not tool.results]
         if missing and isinstance(decision, d.Call | d.Resolve):
             self._break(f"L3: a call is admitted while {missing} have no result")
-        self._request, self._attempt = event, 0
+        self._request, self._attempt, self._falls = event, 0, False
+        for note in decision.notes:
+            if note.kind == "switched":
+                used = [t.client for t in self.policy.thresholds if t.client and f" {t.client} " in note.text]
+                self.clients.other, self.clients.until = used[0] or "", NO_TIME
+        self.clients.requested(event.client, self._at)
         self._implied = self._refused = False
         if not isinstance(decision, d.End):
             self._tools = {}
@@ -167,17 +198,30 @@ class Watch(Sightings):
     def _resolved(self, event: e.Resolved, decision: d.AnyDecision) -> None:
         resolve, self._resolve = self._resolve, None
         assert resolve is not None
-        if isinstance(decision, d.RunTools):
+        if self._failed is not None:
+            self._advised(event, decision, self._failed)
+        elif isinstance(decision, d.RunTools):
             self._close([v for v in decision.verdicts if isinstance(v, d.Reply)])
-        elif event.status in ("failed", "timed_out"):
-            index = self._plan(resolve.resource, resolve.because)
-            if index >= 0:
+            return
+        index = self._plan(resolve.resource, resolve.because)
+        answered = event.status in ("ok", "empty")
+        if index >= 0 and self._failed is None and (not answered or self._consulting(index)):
+            place = self.ledger.choose(self.laws.plans[index], event.step) if answered else -1
+            if place >= 0:
+                self._observe("consulted", {"limit": index + 1, "chosen": place + 1})
+            else:
                 self.ledger.places[index] = self.ledger.places.get(index, 0) + 1
                 self._observe("unresolved", self._about(index))
 
     def _call(self, decision: d.Call) -> None:
         kind = "call" if decision.attempt == 1 else "attempt"
-        request = self._request
+        if self._falls and decision.attempt == 1:
+            self._request, self._attempt = structs.replace(self._request, call=decision.call), 0
+        if decision.client != self.clients.now:
+            self._break(f"L13: call {decision.call} goes to {decision.client}, not to {self.clients.now}")
+        self._falls, request = False, self._request
+        if kind == "call":
+            self.ladders.taken.clear()
         if decision.call != request.call or decision.attempt != self._attempt + 1:
             self._break(f"L4: attempt {decision.attempt} of call {decision.call} is out of turn")
         if decision.deadline <= self._at and not self.ledger.late(self._at) and decision.final:
@@ -198,7 +242,15 @@ class Watch(Sightings):
             self.ledger.count("llm_calls")
         self._attempt, self._flying = decision.attempt, True
         self._last = decision.call, decision.attempt
-        self.ledger.attempts[decision.call, decision.attempt] = Attempt(request.model)
+        self.ledger.attempts[decision.call, decision.attempt] = Attempt(self._model())
+
+    def _model(self) -> str:
+        if self.clients.now == self._request.client:
+            return self._request.model
+        return self.clients.known[self.clients.now].model
+
+    def _state(self, plan: Plan) -> int:
+        return self.ledger.state(plan, self._at, self._model(), self._request.input_tokens or 0)
 
     def _settled(self, event: e.ModelReplied | e.ModelFailed, decision: d.AnyDecision) -> None:
         mine = (event.call, event.attempt) == (self._request.call, self._attempt)
@@ -215,8 +267,116 @@ class Watch(Sightings):
         if isinstance(event, e.ModelReplied):
             self._replied(event, decision)
         if isinstance(decision, d.Retry):
-            pause = isinstance(event, e.ModelReplied) and event.finish == "pause"
+            pause = isinstance(event, e.ModelFailed) or event.finish != "stop"
             self._observe("retry", {"pause": int(pause)})
+        failed = self._failure(event, decision)
+        if failed is not None:
+            self._laddered(failed, decision)
+
+    # -- failures -------------------------------------------------------------------------------
+
+    def _failure(self, event: e.ModelReplied | e.ModelFailed, decision: d.AnyDecision) -> Failed | None:
+        """The failure whose ladder decided, if one did."""
+        if isinstance(decision, d.End) and decision.outcome.reason != "llm_failure":
+            return None
+        if isinstance(event, e.ModelFailed):
+            shown = event.partial == "delivered" and not self._retracts
+            failed = Failed(event.reason, event.retry_after or 0, event.jitter, shown)
+            cut = event.reason in ("timeout", "aborted") and self._at >= self._deadline() and not shown
+            return None if cut and isinstance(decision, d.Continue) and self._deadline() < NO_TIME else failed
+        paused = isinstance(decision, d.Retry) and not any(note.kind == "retry" for note in decision.notes)
+        if paused or not isinstance(decision, d.Retry | d.Call | d.Continue | d.Resolve | d.End):
+            return None
+        if isinstance(decision, d.Resolve) and decision.resource == "tool_iterations" and event.calls:
+            return None
+        return Failed("content_filter" if event.finish == "content_filter" else "truncated")
+
+    def _deadline(self) -> int:
+        return self.ledger.deadline(final=self._ghost("finalized") > 0)
+
+    def _ghost(self, name: str) -> int:
+        return self.ghosts[[g.name for g in self.laws.ghosts].index(name)]
+
+    def _laddered(self, failed: Failed, decision: d.AnyDecision) -> None:
+        """The decision is a step of the failure's ladder; which one is worked out from what could be taken."""
+        plan = self.ladders.of(failed.reason)
+        self._failed = None
+        if plan is None:
+            if not isinstance(decision, d.End):
+                self._break(f"F3: {failed.reason} has no ladder, but the run goes on")
+            return
+        possible = self.ladders.possible(plan, failed, self.clients, self._at, self._deadline())
+        kind = _step_of(decision)
+        places = [i for i, step in plan.steps() if i >= failed.start and step.do == kind]
+        likely = [i for i in places if i in possible and self._retries_left(plan.rule.then, plan.index, i)]
+        place = (likely or places or [LAST])[0]
+        fields = self.ladders.fields(plan, possible) | {
+            "ladder": plan.index,
+            "start": failed.start,
+            "step": place,
+            "delivered": int(failed.delivered),
+            "ends": int(kind == "stop"),
+            "falls": int(kind == "fallback"),
+            "promises": int(kind == "finalize"),
+        }
+        for earlier, step in plan.steps():
+            if isinstance(step, Fallback) and failed.start <= earlier < place and self._unaffordable(step):
+                fields[plan.switch(earlier)] = 0
+        self._observe("laddered", fields)
+        if place != LAST and place < len(plan.rule.then):
+            self._took(plan.rule.then[place], plan.index, place, decision, failed)
+
+    def _retries_left(self, steps: tuple[object, ...], ladder: int, place: int) -> bool:
+        step = steps[place] if place < len(steps) else None
+        return not isinstance(step, Retry) or self.ladders.taken.get((ladder, place), 0) < step.times
+
+    def _unaffordable(self, step: Fallback) -> bool:
+        """Its client would not have been admitted: an amount has too little left, or its model has no price."""
+        client = self.clients.free(step)
+        if client is None:
+            return True
+        size = self._request.input_tokens or 0
+        amounts = [p for p in self.laws.plans if not p.counted]
+        priced = not any(p.resource == "cost" for p in amounts) or client.model in {p.model for p in self.policy.prices}
+        return not priced or any(self.ledger.state(p, self._at, client.model, size) == NOTHING for p in amounts)
+
+    def _took(self, step: object, ladder: int, place: int, decision: d.AnyDecision, failed: Failed) -> None:
+        if isinstance(step, Retry) and isinstance(decision, d.Retry):
+            plan = self.ladders.plans[ladder - 1]
+            if decision.not_before != self._at + self.ladders.wait(plan, place, failed):
+                self._break(f"F3: a retry waits until {decision.not_before}, which is not what its step says")
+            self.ladders.taken[ladder, place] = self.ladders.taken.get((ladder, place), 0) + 1
+        elif isinstance(step, Consult) and isinstance(decision, d.Resolve):
+            self._resolve, self._failed = decision, replace(failed, start=place)
+        elif isinstance(step, Fallback):
+            client = self.clients.free(step)
+            if client is not None and not self.clients.switch(step, client.name, self._at):
+                self._break(f"L13: the run switches to {client.name} a second time")
+            self._falls = True
+            self._grant_all()
+            if isinstance(decision, d.Call):
+                self._call(decision)
+            elif isinstance(decision, d.Resolve):
+                self._resolve, self._last = decision, ("", 0)
+
+    def _advised(self, event: e.Resolved, decision: d.AnyDecision, failed: Failed) -> None:
+        """A consultant was asked about a failure: a later step of that verb, or the next one."""
+        plan = self.ladders.of(failed.reason)
+        assert plan is not None
+        later = [i for i, s in plan.steps() if i > failed.start and s.do == event.step and event.status == "ok"]
+        chosen = replace(failed, start=later[0] if later else failed.start + 1)
+        self._failed = None
+        if isinstance(decision, d.End) and decision.outcome.reason != "llm_failure":
+            return
+        if isinstance(decision, d.Retry):
+            self._observe("retry", {"pause": 1})
+        self._laddered(chosen, decision)
+
+    def _consulting(self, index: int) -> bool:
+        """Does the ladder of the limit stand at a consultant?"""
+        steps = self.laws.plans[index].steps
+        place = self.ledger.places.get(index, 0)
+        return place < len(steps) and isinstance(steps[place], Consult)
 
     def _usage(self, call: str, attempt: int, usage: Usage) -> None:
         known = self.ledger.attempts.get((call, attempt))
@@ -234,7 +394,7 @@ class Watch(Sightings):
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
         functions = [c for c in event.calls if c.kind == "function"]
-        self._tools = {c.id: Tool(c) for c in functions}
+        self._tools = {c.id: _Tool(c) for c in functions}
         if isinstance(decision, d.Resolve):
             self._grant_all()
             self._resolve = decision
@@ -266,11 +426,14 @@ class Watch(Sightings):
 
     def _verdict(self, verdict: d.Execute | d.Ask | d.Reply) -> None:
         tool = self._tools[verdict.id]
-        if isinstance(verdict, d.Execute):
+        if not isinstance(verdict, d.Reply):
             self._grant("tool_calls")
-            self.ledger.count("tool_calls")
             tool.runs = True
-            self._observe("execute", self._faults(tool.call))
+            tool.asked = isinstance(verdict, d.Ask)
+            if not tool.asked:
+                self.ledger.count("tool_calls")
+            self._observe("asked" if tool.asked else "execute", self._faults(tool))
+            self.breakers.start(tool, self._at)
             return
         unknown = int(verdict.why == "unknown_tool")
         if unknown:
@@ -279,7 +442,33 @@ class Watch(Sightings):
         elif verdict.why == "tool_calls":
             self._grant("tool_calls")
         resource = {"unknown_tool": "unknown_tools", "tool_calls": "tool_calls"}.get(verdict.why, "")
-        self._observe("replied", {"limit": 1 + self._plan(resource, verdict.because), "unknown": unknown})
+        broken = self.breakers.broken(tool, self._at) if tool.call.registered else 0
+        skips = int(verdict.why == "breaker")
+        about = {"unknown": unknown, "skips": skips, "broken": broken}
+        self._observe("replied", {"limit": 1 + self._plan(resource, verdict.because), **about})
+
+    def _faults(self, tool: _Tool) -> dict[str, int]:
+        call = tool.call
+        rules = [r for r in self.policy.tools if fnmatchcase(call.name, r.glob)]
+        allows = [r for r in rules if r.allow]
+        lifted = {id(r) for r in rules if any(_lifts(a.glob, a.base, r.glob, r.base) for a in allows)}
+        denied = [r for r in rules if r.deny and id(r) not in lifted]
+        executed = self.ledger.counts
+        limited = False
+        for rule in rules:
+            if rule.limit is not None:
+                key = _counter(rule)
+                limited |= executed.get(key, 0) >= rule.limit
+                self.ledger.count(key)
+        tool.asks = any(r.ask and id(r) not in lifted for r in rules)
+        return {
+            "broken": self.breakers.broken(tool, self._at),
+            "asks": int(tool.asks),
+            "unknown": int(not call.registered),
+            "invalid": int(bool(call.problem)),
+            "denied": int(bool(denied)),
+            "limited": int(limited),
+        }
 
     def _tool_requested(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
         tool = self._tools.get(event.id)
@@ -290,10 +479,62 @@ class Watch(Sightings):
         if isinstance(decision, d.Execute):
             if decision.attempt != tool.attempt + 1:
                 self._break(f"L3: attempt {decision.attempt} of tool call {event.id} is out of turn")
-            tool.attempt = decision.attempt
-            self._observe("start", {"late": int(self.ledger.late(self._at) or decision.deadline <= self._at)})
+            self._start(tool, decision)
         elif isinstance(decision, d.Reply) and not tool.results:
             self._result(event.id)
+            self._tool_done()
+
+    def _start(self, tool: _Tool, decision: d.Execute) -> None:
+        """An attempt begins; at the first one a breaker that acts at once may have opened since the verdict."""
+        at, broken = max(self._at, decision.not_before), 0
+        if not tool.attempt:
+            broken = self.breakers.broken(tool, self._at, "now")
+            self.breakers.start(tool, self._at)
+            tool.started = self._at
+        tool.attempt = decision.attempt
+        late = int(self.ledger.late(at) or decision.deadline <= at)
+        self._observe("start", {"late": late, "broken": broken, "ungranted": int(tool.asks and not tool.granted)})
+
+    def _approval(self, event: e.ApprovalGiven | e.Tick, decision: d.AnyDecision) -> None:
+        """A person has answered about a call, or did not in time: it may run, or gets a result that says why not."""
+        if isinstance(decision, d.RunTools):
+            (verdict,) = decision.verdicts
+        else:
+            closed = decision.close if isinstance(decision, d.End) else ()
+            answers = [r for r in closed if r.why in _ANSWERS and r.id in self._tools and self._tools[r.id].pending]
+            if not answers or self.outcome is not None:
+                return
+            verdict = answers[0]
+        tool = self._tools[verdict.id]
+        granted = isinstance(event, e.ApprovalGiven) and event.answer == "granted"
+        if granted and isinstance(event, e.ApprovalGiven) and event.args is not None and event.args != tool.args:
+            self.breakers.give_back(tool)
+            tool.args = event.args
+        if isinstance(verdict, d.Reply):
+            self._withheld(tool, verdict, ends=isinstance(decision, d.End))
+            return
+        if not granted or not tool.pending:
+            self._break(f"L14: {verdict.id} may run although nobody allowed it")
+        tool.granted = True
+        self._observe("granted", {"broken": self.breakers.broken(tool, self._at)})
+        self.breakers.start(tool, self._at)
+        self.ledger.count("tool_calls")
+
+    def _withheld(self, tool: _Tool, reply: d.Reply, *, ends: bool) -> None:
+        if reply.why == "breaker" and not self.breakers.broken(tool, self._at):
+            self._break(f"F4: {reply.id} is skipped although its breaker is closed")
+        tool.asked, tool.runs = False, False
+        self._observe("withheld", {})
+        for rule in self.policy.tools:
+            if rule.limit is not None and fnmatchcase(tool.name, rule.glob):
+                self.ledger.counts[_counter(rule)] -= 1
+        if reply.why in ("refused", "expired"):
+            tool.outcome = "denied"
+            self.breakers.learn(tool, self._at, "now")
+        if ends:
+            self._observe("tool_ended", {})
+        else:
+            self._result(reply.id)
             self._tool_done()
 
     def _joined(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
@@ -308,11 +549,12 @@ class Watch(Sightings):
             elif not isinstance(decision, d.End) or _ends_round(decision.outcome):
                 self._observe("round", {"late": int(self.ledger.late(self._at))})
                 self.ledger.count("tool_iterations")
-        self._tools[event.id] = Tool(e.Proposed(event.id, event.name, registered=event.registered))
-        if isinstance(decision, d.Execute):
+        tool = _Tool(e.Proposed(event.id, event.name, event.args, registered=event.registered))
+        self._tools[event.id] = tool
+        if isinstance(decision, d.Execute | d.Ask):
             self._verdict(decision)
-            self._tools[event.id].attempt = decision.attempt
-            self._observe("start", {"late": int(self.ledger.late(self._at) or decision.deadline <= self._at)})
+            if isinstance(decision, d.Execute):
+                self._start(tool, decision)
         elif isinstance(decision, d.Reply):
             self._answered_alone(decision)
         elif isinstance(decision, d.End) and _ends_round(decision.outcome):
@@ -337,7 +579,7 @@ class Watch(Sightings):
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
         new = {c.id for c in event.calls if c.kind == "function" and c.id not in self._tools}
-        self._tools |= {c.id: Tool(c) for c in event.calls if c.id in new}
+        self._tools |= {c.id: _Tool(c) for c in event.calls if c.id in new}
         ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
         given = decision.verdicts if isinstance(decision, d.RunTools) else ()
         verdicts = [v for v in (decision.close if ends and isinstance(decision, d.End) else given) if v.id in new]
@@ -355,21 +597,44 @@ class Watch(Sightings):
         tool = self._tools.get(event.id)
         if tool is None or tool.results or event.attempt < tool.attempt or self.outcome is not None:
             return
-        self._result(event.id)
         if event.usage is not None:
             self.ledger.tools.append(event.usage)
+        if isinstance(decision, d.Execute):
+            self._retried(tool, decision)
+            return
+        self._result(event.id)
         if self._stopping:
             self._observe("tool_ended", {})
             return
+        tool.outcome, tool.result, tool.took = event.status, event.result, self._at - tool.started
+        self.breakers.learn(tool, self._at, "now")
         if event.ends:
             self._observe("tool_ended", {})
         else:
             self._tool_done(ends=isinstance(decision, d.End))
 
+    def _retried(self, tool: _Tool, decision: d.Execute) -> None:
+        granted = [r.retry.times for r in self.policy.tools if r.retry and fnmatchcase(tool.name, r.glob)]
+        if not granted or tool.attempt > min(granted):
+            self._break(f"L9: {decision.id} is retried more often than its rule allows")
+        self._start(tool, decision)
+
     def _tool_done(self, *, ends: bool = False) -> None:
         self._observe("tool_ended", {})
-        if not ends and all(tool.results for tool in self._tools.values()):
-            self._observe("complete", {})
+        if all(tool.results for tool in self._tools.values()):
+            self._round_learned()
+            if not ends:
+                self._observe("complete", {})
+
+    def _round_learned(self) -> None:
+        """The round is complete: breakers learn its outcomes in the model's order; what never ran was no probe."""
+        for tool in self._tools.values():
+            if tool.outcome:
+                self.breakers.learn(tool, self._at, "round_end")
+            else:
+                self.breakers.give_back(tool)
+            tool.outcome = ""
+            tool.probes.clear()
 
     def _close(self, replies: Iterable[d.Reply]) -> None:
         for reply in replies:
@@ -384,10 +649,105 @@ class Watch(Sightings):
         if tool.results > 1:
             self._break(f"L3: a second result for the tool call {id}")
 
+    # -- laws -----------------------------------------------------------------------------------
+
+    def _observe(self, kind: str, fields: dict[str, int]) -> None:
+        observation: Observation = (kind, fields)
+        self.ghosts, broken, held = watch(self.laws, self.ghosts, *observation)
+        self.held.update(held)
+        for index in broken:
+            check = self.laws.checks[index]
+            self._break(f"{check.law}: {check.broken}")
+
+    def _break(self, words: str) -> None:
+        self.broken.append(words)
+
+    def _named(self, decision: d.AnyDecision) -> None:
+        parts: list[d.AnyDecision] = [decision]
+        if isinstance(decision, d.RunTools):
+            parts += decision.verdicts
+        elif isinstance(decision, d.Stop | d.End):
+            parts += decision.close
+        if any(not part.because for part in parts) and not isinstance(decision, d.Wait):
+            self._break(f"L15: a decision names no rule: {decision}")
+
+    def _plan(self, resource: str, because: str) -> int:
+        """The limit that a decision is about, by index; -1 for none."""
+        found = [p.index for p in self.laws.plans if p.resource == resource and p.origin == because]
+        return found[0] if found else -1
+
+    def _about(self, index: int) -> dict[str, int]:
+        if index < 0:
+            return {"limit": 0, "gone": 0, "tight": 0}
+        plan = self.laws.plans[index]
+        left = RESERVE + 1 if plan.counted else self._state(plan)
+        return {"limit": index + 1, "gone": int(left == NOTHING), "tight": int(left <= RESERVE)}
+
+    def _grant(self, resource: str) -> None:
+        """A note says that the limit was extended: it was, as soon as something of the resource did not fit."""
+        names = [g.name for g in self.laws.ghosts]
+        for index in list(self._grants):
+            plan = self.laws.plans[index]
+            if plan.resource == resource and self.ghosts[names.index(f"left_of_{plan.name}")] == 0:
+                self._grants.remove(index)
+                self._extend(index)
+
+    def _grant_all(self) -> None:
+        grants, self._grants = self._grants, []
+        for index in grants:
+            self._extend(index)
+
+    def _extend(self, index: int) -> None:
+        self._observe("extended", self._about(index))
+        self.ledger.extend(self.laws.plans[index])
+
+
+class _Tool:
+    """A tool call of the round in hand: may it run, how often was it started, how many results has it got?"""
+
+    def __init__(self, call: e.Proposed) -> None:
+        self.call, self.runs, self.attempt, self.results = call, False, 0, 0
+        self.name, self.args = call.name, call.args
+        self.asks = self.asked = self.granted = False
+        self.probes: set[int] = set()
+        self.outcome = self.result = ""
+        self.started = self.took = 0
+
+    @property
+    def pending(self) -> bool:
+        """A person was asked and has not answered."""
+        return self.asked and not self.granted and not self.results
+
+
+_ANSWERS = ("refused", "expired", "nobody", "breaker")
+
+
+def _counter(rule: ToolRule) -> str:
+    """Executions that a rule's limit counts go by this name."""
+    return f"executed {rule.model_dump_json(exclude={'origin'})}"
+
+
+def _step_of(decision: d.AnyDecision) -> str:
+    """The verb of the step of a failure's ladder that leads to this decision."""
+    match decision:
+        case d.Retry():
+            return "retry"
+        case d.Call():
+            return "fallback"
+        case d.Continue():
+            return "finalize"
+        case d.Resolve():
+            return "consult" if decision.resource == "llm_failure" and not decision.maximum else "fallback"
+    return "stop"
+
 
 def _ends_round(outcome: Outcome) -> bool:
     """The round was admitted, but nothing of it runs and its ladders stop the run."""
     return outcome.status == "incomplete" and outcome.reason in ("tool_calls", "unknown_tools")
+
+
+def _lifts(allow: str, allow_base: int, deny: str, deny_base: int) -> bool:
+    return allow_base == deny_base and allow != deny and fnmatchcase(allow, deny)
 
 
 def _but_for_usage(outcome: Outcome) -> tuple[object, ...]:

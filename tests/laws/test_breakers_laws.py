@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from reference_breaker import Done, ReferenceBreaker
 
 from engine.core.breakers import BreakerState, Execution, admits, position, record, released, reserved
 from engine.core.policy import Breaker, Detector
+from engine.verify.reference_breaker import Done, ReferenceBreaker
 
 KEYS = st.sampled_from(["", "a" * 64, "b" * 64, "c" * 64])
 

@@ -14,11 +14,11 @@ from typing import Any
 from breaker_rounds import Rounds
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_breaker import Done, ReferenceBreaker, counted
 from test_breakers_laws import detectors
 
 from engine.core.breakers import position
 from engine.core.policy import Breaker, Policy, ToolRule
+from engine.verify.reference_breaker import Done, ReferenceBreaker, counted
 
 TOOLS = ("a1", "a1", "a1", "a2", "b")
 ASKED = "b"

@@ -71,7 +71,7 @@ def _variables(c: Context) -> tuple[Variable, ...]:
                 Variable(plan.step, Sort.FLAG, 0, f"place in the ladder of {plan.limit.id}", len(plan.steps) + 1)
             )
         if plan.extended:
-            out.append(Variable(plan.extended, Sort.FLAG, 0, f"{plan.limit.id} was extended", 2))
+            out.append(Variable(plan.extended, Sort.FLAG, 0, f"1 once {plan.limit.id} was extended", 2))
         if plan.resource in ("tool_calls", "unknown_tools"):
             out.append(Variable(plan.over, Sort.FLAG, 0, f"a call of this round did not fit {plan.limit.id}", 2))
     for failure in c.failures:

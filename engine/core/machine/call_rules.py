@@ -18,7 +18,10 @@ from engine.core.machine.rules import (
     to,
     would_not_fit,
 )
-from engine.core.policy import Consult, Retry, Stop
+from engine.core.policy import Consult, Extend, Retry, Stop
+
+IN_ROUNDS = ("tool_iterations", "tool_calls", "unknown_tools")
+"""Limits of which a round, or a part of it, may be too much; their ladders move when it is complete."""
 
 
 def start(c: Context) -> tuple[Rule, ...]:
@@ -94,7 +97,16 @@ def _instruction_resolved(occasion: Occasion, position: int) -> list[Rule]:
         lost = rule("resolved.failed", occasion, asked, to(Phase.ENDED, Set("asked", 0)), "end", occasion.resource)
         return [ok, lost]
     move = to(Phase.READY, Set("asked", 0), Set(occasion.plan.step or "", position + 1))
-    return [ok, rule("resolved.failed", occasion, asked, move, "again", "resolver_failed", position)]
+    given_up = _given_up("resolved.given_up", occasion.plan, asked, move, "resolver_failed", position, position + 1)
+    return [ok, *given_up, rule("resolved.failed", occasion, asked, move, "again", "resolver_failed", position)]
+
+
+def _given_up(id: str, plan: Plan, guard: Expr, move: Updates, word: str, position: int, next: int) -> list[Rule]:
+    """Where the next step grants more, what waited for a final call does so no longer."""
+    if not (plan.resource in IN_ROUNDS and isinstance(dict(plan.ladder()).get(next), Extend)):
+        return []
+    waited = all_of(guard, Eq(Var("pending"), Lit(plan.index + 1)))
+    return [rule(id, plan, waited, (*move, Set("pending", 0)), "again", word, position)]
 
 
 def _consulted(plan: Plan, position: int) -> list[Rule]:
@@ -106,8 +118,10 @@ def _consulted(plan: Plan, position: int) -> list[Rule]:
             guard = all_of(asked, Eq(Field("chosen"), Lit(later + 1)))
             updates = to(Phase.READY, settled, Set(plan.step or "", later))
             name = f"resolved.consulted.{later + 1}"
+            rules += _given_up(f"{name}.given_up", plan, guard, updates, "consulted", position, later)
             rules.append(rule(name, plan, guard, updates, "again", "consulted", position))
     move = to(Phase.READY, settled, Set(plan.step or "", position + 1))
+    rules += _given_up("resolved.unconsulted.given_up", plan, asked, move, "resolver_failed", position, position + 1)
     return [*rules, rule("resolved.unconsulted", plan, asked, move, "again", "resolver_failed", position)]
 
 
@@ -115,7 +129,7 @@ def _lost_finalizations(c: Context) -> list[Rule]:
     """Something did not fit and its finalization could not be made: behind it stands ``stop``."""
     rules = []
     for plan in c.plans:
-        if asks_host(plan) and plan.resource in ("tool_iterations", "tool_calls", "unknown_tools"):
+        if asks_host(plan) and plan.resource in IN_ROUNDS:
             for position, step in plan.ladder():
                 if isinstance(step, Stop):
                     guard = all_of(NOT_FINAL, Eq(Var("pending"), Lit(plan.index + 1)), plan.at(position))
@@ -145,7 +159,10 @@ def _final_reasons(c: Context, occasion: Occasion) -> list[Rule]:
     if occasion.plan is not None and occasion.plan.counted:
         last = Eq(Var(occasion.plan.fuel), Lit(1))
         calls = occasion.resource in ("llm_calls", "llm_attempts")
-        rules += consults("due", occasion.plan, all_of(NOT_FINAL, last if calls else occasion.plan.exhausted()))
+        reached = last if calls else any_of(Eq(Var("pending"), Lit(occasion.code)), occasion.plan.exhausted())
+        rules += consults("due", occasion.plan, all_of(NOT_FINAL, reached))
+    elif occasion.resource == "wall" and occasion.plan is not None:
+        rules += consults("due", occasion.plan, all_of(NOT_FINAL, Eq(Field(occasion.plan.field), Lit(RESERVE))))
     for position, step in occasion.finalizations():
         due = all_of(NOT_FINAL, _due(c, occasion), occasion.at(position))
         if step.using:

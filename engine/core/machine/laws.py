@@ -6,33 +6,44 @@ decisions of a real run give the same ones, so that each law is written once. A 
 where it never held, the check has proved nothing, and whoever runs it must say so.
 
 Laws L1 to L15 are those of section 11 of the semantics. F1 and F2 are sections 3 and 6: a final
-call happens exactly when one is due, and a limit ends a run only when nothing of it is left.
+call happens exactly when one is due, and a limit ends a run only when nothing of it is left. F3 is
+section 5: of a failure's ladder the first step is taken that can be. F4 is section 7: what an open
+breaker skips ends the run, or finalizes it, where its policy says so.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.core.machine.expr import FALSE, TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of, evaluate
-from engine.core.machine.machine import Grant, Refill, Set, Spend, Update
+from engine.core.machine.expr import FALSE, TRUE, Expr, Field, Not, all_of, any_of
+from engine.core.machine.failure_laws import failure_laws
+from engine.core.machine.failure_plan import breakers_of
+from engine.core.machine.machine import Grant, Refill, Set, Spend
+from engine.core.machine.monitors import Check, Ghost, Laws, On, holds, more, none, seen_as, watch
 from engine.core.machine.plan import RESERVE, Plan, plans_of
-from engine.core.policy import Extend, Finalize, Policy, Step, Stop
+from engine.core.policy import Consult, Extend, Finalize, Policy, Step, Stop
+
+__all__ = ["OBSERVATIONS", "Laws", "laws_of", "watch"]
 
 OBSERVATIONS = {
     "begun": "the run begins; earlier_LIMIT is what earlier runs of the thread used",
     "call": "a call is admitted; final, why (1 + the limit), late, spent, and what each amount leaves",
     "attempt": "a further attempt of a call is admitted; the same",
     "settled": "the attempt in flight has ended, or its host has given it up",
-    "retry": "a further attempt is promised; pause: because the provider paused",
+    "retry": "a further attempt is promised; pause: not because the answer was empty",
+    "laddered": "a failure's ladder takes a step; ladder, start, step, delivered, ends, falls, promises, its fields",
     "extended": "the ladder of limit is extended; gone: nothing is left of the amount, tight: at most its reserve",
-    "unresolved": "the host's function gave no text: the ladder of limit moves on",
+    "unresolved": "the host's function gave no text, or chose no step: the ladder of limit moves on",
+    "consulted": "the host's function chose a later step of the ladder of limit; chosen: 1 + its place",
     "refused": "a round does not fit limit and is answered instead of run",
     "round": "a round is admitted; late",
-    "execute": "a tool call is to run; unknown, invalid, denied, limited",
-    "start": "an execution begins; late",
-    "replied": "a tool call is answered instead of run; limit: 1 + the limit it did not fit; unknown",
+    "execute": "a tool call is to run; unknown, invalid, denied, limited, broken, asks",
+    "asked": "a person is asked about a tool call, which is held for it; the same",
+    "granted": "a person allowed a call that was asked about; broken",
+    "withheld": "a call that was asked about will not run: what was held for it is given back",
+    "start": "an execution begins; late, broken; ungranted: a person must allow it, and nobody has",
+    "replied": "a tool call is answered instead of run; limit: 1 + the limit it did not fit; unknown, skips, broken",
     "hosted": "the provider executed a tool call",
     "tool_ended": "a tool call has its result",
     "complete": "every call of the round has its result",
@@ -44,85 +55,6 @@ OBSERVATIONS = {
 ROUND_LIMITS = ("tool_iterations", "tool_calls", "unknown_tools")
 
 
-@dataclass(frozen=True, slots=True)
-class On:
-    """When ``seen`` is observed and ``guard`` holds, the ghost is updated; the first that applies counts."""
-
-    seen: str
-    update: Update
-    guard: Expr = TRUE
-
-
-@dataclass(frozen=True, slots=True)
-class Ghost:
-    """A variable of the specification. All ghosts are updated together and read the old values."""
-
-    name: str
-    initial: int
-    on: tuple[On, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """When ``seen`` is observed and ``premise`` holds, ``demand`` must hold too; ``broken`` says what it is if not."""
-
-    law: str
-    seen: str
-    broken: str
-    demand: Expr
-    premise: Expr = TRUE
-
-    @property
-    def forbids(self) -> bool:
-        """Its premise itself must never hold."""
-        return self.demand == FALSE
-
-
-@dataclass(frozen=True, slots=True)
-class Laws:
-    """Ghosts and the checks that read them. ``plans``: the limits by index."""
-
-    ghosts: tuple[Ghost, ...]
-    checks: tuple[Check, ...]
-    plans: tuple[Plan, ...]
-
-    @property
-    def initial(self) -> tuple[int, ...]:
-        """The ghosts before anything was seen."""
-        return tuple(g.initial for g in self.ghosts)
-
-
-def watch(
-    laws: Laws, ghosts: tuple[int, ...], seen: str, fields: Mapping[str, int]
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The ghosts after an observation, which checks it broke, and which premises held (both by index)."""
-    values = dict(zip((g.name for g in laws.ghosts), ghosts, strict=True))
-    held = [i for i, c in enumerate(laws.checks) if c.seen == seen and evaluate(c.premise, values, fields)]
-    broken = [i for i in held if not evaluate(laws.checks[i].demand, values, fields)]
-    after = tuple(_after(g, values, seen, fields) for g in laws.ghosts)
-    return after, tuple(broken), tuple(held)
-
-
-def _after(ghost: Ghost, values: Mapping[str, int], seen: str, fields: Mapping[str, int]) -> int:
-    old = values[ghost.name]
-    for case in ghost.on:
-        if case.seen == seen and evaluate(case.guard, values, fields):
-            return _updated(old, case.update, fields)
-    return old
-
-
-def _updated(old: int, update: Update, fields: Mapping[str, int]) -> int:
-    match update:
-        case Set(_, to) | Refill(_, to):
-            return to
-        case Spend(_, by):
-            return max(0, old - (fields[by.name] if isinstance(by, Field) else by.value))
-        case Grant(_, by):
-            return old + by
-        case _:
-            raise TypeError(f"a ghost cannot have {update}")
-
-
 def laws_of(policy: Policy) -> Laws:
     """Every law that one run of this policy can break."""
     plans = plans_of(policy)
@@ -132,46 +64,55 @@ def laws_of(policy: Policy) -> Laws:
         ghosts += _limit_ghosts(subject, subjects, policy)
         checks += _limit_checks(subject)
     checks += _finalization_checks(subjects, policy)
+    for ghost, check in _breaker_laws(subjects, policy):
+        ghosts += ghost
+        checks += check
+    failures = failure_laws(policy, _attempts_left(subjects), _calls_left(subjects))
+    ghosts += failures[0]
+    checks += failures[1]
     empties = policy.finalization.empty_retries
     if empties:
-        again = (On("call", Refill("empties", empties)), On("retry", Spend("empties"), _field("pause", 0)))
+        again = (On("call", Refill("empties", empties)), On("retry", Spend("empties"), seen_as("pause", 0)))
         ghosts.append(Ghost("empties", 0, again))
-    last = _more("empties") if empties else FALSE
+    last = more("empties") if empties else FALSE
     words = "an empty answer is asked for more often than `empty retry` allows"
-    checks.append(Check("L9", "retry", words, last, _field("pause", 0)))
+    checks.append(Check("L9", "retry", words, last, seen_as("pause", 0)))
     return Laws(tuple(ghosts), tuple(checks), plans)
-
-
-# -- small terms ----------------------------------------------------------------------------------
-
-
-def _is(name: str, value: int) -> Expr:
-    return Eq(Var(name), Lit(value))
-
-
-def _field(name: str, value: int) -> Expr:
-    return Eq(Field(name), Lit(value))
-
-
-def _none(name: str) -> Expr:
-    return Le(Var(name), Lit(0))
-
-
-def _more(name: str) -> Expr:
-    return Not(_none(name))
 
 
 # -- what holds for a run, whatever its limits ------------------------------------------------------
 
-_GOING = all_of(_is("over", 0), _is("stopping", 0))
+_GOING = all_of(holds("over", 0), holds("stopping", 0))
+
+_FAULTS = (
+    ("L14", "unknown", "a tool that nobody registered runs"),
+    ("L14", "invalid", "a tool call with invalid arguments runs"),
+    ("L14", "denied", "a tool that the policy denies runs"),
+    ("L14", "limited", "a tool runs although its own limit is spent"),
+    ("L6", "broken", "a tool is to run while its breaker is open, or a second probe is"),
+)
 
 _RUN_GHOSTS = (
     Ghost(
         "finalized",
         0,
-        (On("call", Set("finalized", 1), _field("final", 1)), On("attempt", Set("finalized", 1), _field("final", 1))),
+        (On("call", Set("finalized", 1), seen_as("final", 1)), On("attempt", Set("finalized", 1), seen_as("final", 1))),
     ),
-    Ghost("running", 0, (On("execute", Grant("running", 1)), On("tool_ended", Spend("running")))),
+    Ghost(
+        "running",
+        0,
+        (On("execute", Grant("running", 1)), On("asked", Grant("running", 1)), On("tool_ended", Spend("running"))),
+    ),
+    Ghost(
+        "with_people",
+        0,
+        (
+            On("asked", Grant("with_people", 1)),
+            On("granted", Spend("with_people")),
+            On("withheld", Spend("with_people")),
+        ),
+    ),
+    Ghost("promised", 0, (On("laddered", Set("promised", 1), seen_as("promises", 1)), On("call", Set("promised", 0)))),
     Ghost(
         "flying", 0, (On("call", Set("flying", 1)), On("attempt", Set("flying", 1)), On("settled", Set("flying", 0)))
     ),
@@ -180,33 +121,51 @@ _RUN_GHOSTS = (
 )
 
 _RUN_CHECKS = (
-    Check("L2", "call", "a call is admitted after the final call", _is("finalized", 0)),
-    Check("L2", "attempt", "a further attempt of the final call offers tools", _field("final", 1), _is("finalized", 1)),
-    Check("L2", "round", "a round is admitted after the final call", _is("finalized", 0)),
-    Check("L2", "execute", "a tool runs after the final call", _is("finalized", 0)),
-    Check("L2", "start", "a tool starts after the final call", _is("finalized", 0)),
-    Check("L3", "call", "a call is admitted while a tool call is open", _none("running")),
-    Check("L3", "attempt", "a further attempt is admitted while a tool call is open", _none("running")),
-    Check("L3", "end", "the run ends while a tool call is open", any_of(_none("running"), _is("stopping", 1))),
-    Check("L3", "complete", "a round counts as complete while a tool call is open", _none("running")),
-    Check("L3", "end", "the run ends while a model call is in flight", any_of(_is("flying", 0), _is("stopping", 1))),
+    Check(
+        "L2",
+        "call",
+        "a call is admitted after the final call",
+        any_of(holds("finalized", 0), holds("falling", 1)),
+    ),
+    Check("L2", "call", "a fallback of the final call offers tools", seen_as("final", 1), holds("finalized", 1)),
+    Check("L2", "asked", "a person is asked about a tool after the final call", holds("finalized", 0)),
+    Check("L2", "granted", "a tool is allowed to run after the final call", holds("finalized", 0)),
+    Check(
+        "L2", "attempt", "a further attempt of the final call offers tools", seen_as("final", 1), holds("finalized", 1)
+    ),
+    Check("L2", "round", "a round is admitted after the final call", holds("finalized", 0)),
+    Check("L2", "execute", "a tool runs after the final call", holds("finalized", 0)),
+    Check("L2", "start", "a tool starts after the final call", holds("finalized", 0)),
+    Check("L3", "call", "a call is admitted while a tool call is open", none("running")),
+    Check("L3", "attempt", "a further attempt is admitted while a tool call is open", none("running")),
+    Check("L3", "end", "the run ends while a tool call is open", any_of(none("running"), holds("stopping", 1))),
+    Check("L3", "complete", "a round counts as complete while a tool call is open", none("running")),
+    Check(
+        "L3", "end", "the run ends while a model call is in flight", any_of(holds("flying", 0), holds("stopping", 1))
+    ),
     Check("L4", "call", "a call is admitted after the end, or while the run is stopping", _GOING),
     Check("L4", "attempt", "a further attempt is admitted after the end, or while the run is stopping", _GOING),
     Check("L4", "round", "a round is admitted after the end, or while the run is stopping", _GOING),
     Check("L4", "execute", "a tool runs after the end, or while the run is stopping", _GOING),
+    Check("L4", "asked", "a person is asked after the end, or while the run is stopping", _GOING),
+    Check("L4", "granted", "a tool is allowed to run after the end, or while the run is stopping", _GOING),
     Check("L4", "start", "a tool starts after the end, or while the run is stopping", _GOING),
-    Check("L4", "end", "the run ends a second time", _is("over", 0)),
-    Check("L8", "call", "a call is admitted at or after a deadline", _field("late", 0)),
-    Check("L8", "attempt", "a further attempt is admitted at or after a deadline", _field("late", 0)),
-    Check("L8", "round", "a round is admitted at or after a deadline", _field("late", 0)),
-    Check("L8", "start", "a tool starts at or after a deadline", _field("late", 0)),
-    Check("L8", "call", "a call is admitted although a pool has nothing left", _field("spent", 0)),
-    Check("L8", "attempt", "a further attempt is admitted although a pool has nothing left", _field("spent", 0)),
-    Check("L9", "round", "a round is admitted without a reply that asks for it", _is("flying", 0)),
-    Check("L14", "execute", "a tool that nobody registered runs", _field("unknown", 0)),
-    Check("L14", "execute", "a tool call with invalid arguments runs", _field("invalid", 0)),
-    Check("L14", "execute", "a tool that the policy denies runs", _field("denied", 0)),
-    Check("L14", "execute", "a tool runs although its own limit is spent", _field("limited", 0)),
+    Check("L4", "end", "the run ends a second time", holds("over", 0)),
+    Check("L8", "call", "a call is admitted at or after a deadline", seen_as("late", 0)),
+    Check("L8", "attempt", "a further attempt is admitted at or after a deadline", seen_as("late", 0)),
+    Check("L8", "round", "a round is admitted at or after a deadline", seen_as("late", 0)),
+    Check("L8", "start", "a tool starts at or after a deadline", seen_as("late", 0)),
+    Check("L8", "call", "a call is admitted although a pool has nothing left", seen_as("spent", 0)),
+    Check("L8", "attempt", "a further attempt is admitted although a pool has nothing left", seen_as("spent", 0)),
+    Check("L9", "round", "a round is admitted without a reply that asks for it", holds("flying", 0)),
+    *(Check(law, seen, words, seen_as(fault, 0)) for law, fault, words in _FAULTS for seen in ("execute", "asked")),
+    Check("L6", "granted", "a tool is allowed to run while its breaker is open", seen_as("broken", 0)),
+    Check("L6", "start", "a tool starts while its breaker is open, or a second probe does", seen_as("broken", 0)),
+    Check("L14", "execute", "a tool that a person must allow runs unasked", seen_as("asks", 0)),
+    Check("L14", "asked", "a person is asked about a tool that needs no permission", seen_as("asks", 1)),
+    Check("L14", "granted", "a grant for a call that nobody was asked about", more("with_people")),
+    Check("L14", "withheld", "a call is withheld that nobody was asked about", more("with_people")),
+    Check("L14", "start", "a tool starts that a person must allow, and nobody has", seen_as("ungranted", 0)),
 )
 
 # -- what holds for each limit ----------------------------------------------------------------------
@@ -234,7 +193,7 @@ class _Subject:
                 steps.append(step)
             if isinstance(step, Finalize) and step.using is None:
                 break
-        moves = any(isinstance(s, Extend) or (isinstance(s, Finalize) and s.using) for s in steps)
+        moves = any(isinstance(s, Extend | Consult) or (isinstance(s, Finalize) and s.using) for s in steps)
         reactive = policy.finalization.mode == "reactive"
         waits = reactive and limit.resource in ("tool_iterations", "tool_calls")
         return cls(plan, tuple(steps), moves, waits or (limit.resource == "unknown_tools" and limit.max == 0))
@@ -266,19 +225,19 @@ class _Subject:
     @property
     def mine(self) -> Expr:
         """The observation is about this limit."""
-        return _field("limit", self.plan.index + 1)
+        return seen_as("limit", self.plan.index + 1)
 
     @property
     def gone(self) -> Expr:
         """Nothing of it is left."""
-        return _none(self.left) if self.counted else _field("gone", 1)
+        return none(self.left) if self.counted else seen_as("gone", 1)
 
     @property
     def crammed(self) -> Expr:
         """So little is left that an ordinary call does not fit, or none at all."""
         if self.counted:
-            return _none(self.left)
-        return any_of(_field("gone", 1), all_of(_is("finalized", 0), _field("tight", 1)))
+            return none(self.left)
+        return any_of(seen_as("gone", 1), all_of(holds("finalized", 0), seen_as("tight", 1)))
 
     def grant(self) -> int:
         """What its one extension may add: at most the original maximum."""
@@ -290,26 +249,32 @@ class _Subject:
         places = [i for i, s in enumerate(self.steps) if isinstance(s, Finalize)]
         if not self.moves:
             return TRUE if places else FALSE
-        return any_of(*(_is(self.place, i) for i in places))
+        return any_of(*(holds(self.place, i) for i in places))
+
+    def consults(self) -> Expr:
+        """The ladder stands at a consultant."""
+        return any_of(*(holds(self.place, i) for i, s in enumerate(self.steps) if isinstance(s, Consult)))
 
     def due(self) -> Expr:
         """The next call (or attempt) must be the final one, as far as this limit is concerned."""
+        return all_of(self.reached(), self.finalizes())
+
+    def reached(self) -> Expr:
+        """What an ordinary call needs of it is not there, or a round did not fit."""
         if self.plan.resource in ("llm_calls", "llm_attempts"):
-            reached = _is(self.left, 1)
-        elif not self.counted:
-            reached = _field(self.plan.field, RESERVE)
-        elif self.waits:
-            reached = _is(self.awaited, 1)
-        else:
-            reached = any_of(_is(self.awaited, 1), _none(self.left)) if self.in_rounds else _none(self.left)
-        return all_of(reached, self.finalizes())
+            return holds(self.left, 1)
+        if not self.counted:
+            return seen_as(self.plan.field, RESERVE)
+        if self.waits:
+            return holds(self.awaited, 1)
+        return any_of(holds(self.awaited, 1), none(self.left)) if self.in_rounds else none(self.left)
 
 
 _SPENT_BY = {
     "llm_calls": ("call",),
     "llm_attempts": ("call", "attempt"),
     "tool_iterations": ("round",),
-    "tool_calls": ("execute", "hosted"),
+    "tool_calls": ("execute", "asked", "hosted"),
     "unknown_tools": ("replied",),
 }
 
@@ -317,9 +282,11 @@ _SPENT_BY = {
 def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Policy) -> list[Ghost]:
     plan, ghosts = subject.plan, []
     if subject.counted:
-        only = _field("unknown", 1) if plan.resource == "unknown_tools" else TRUE
+        only = seen_as("unknown", 1) if plan.resource == "unknown_tools" else TRUE
         cases = [On(seen, Spend(subject.left), only) for seen in _SPENT_BY[plan.resource]]
         cases.append(On("extended", Grant(subject.left, subject.grant()), subject.mine))
+        if plan.resource == "tool_calls":
+            cases.append(On("withheld", Grant(subject.left, 1)))
         if plan.limit.scope == "thread":
             cases.append(On("begun", Spend(subject.left, Field(f"earlier_{plan.name}"))))
         ghosts.append(Ghost(subject.left, plan.limit.max or 0, tuple(cases)))
@@ -328,10 +295,12 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
             On(
                 "extended" if isinstance(step, Extend) else "unresolved",
                 Set(subject.place, i + 1),
-                all_of(subject.mine, _is(subject.place, i)),
+                all_of(subject.mine, holds(subject.place, i)),
             )
             for i, step in enumerate(subject.steps)
         ]
+        for i in range(len(subject.steps) + 1):
+            moves.append(On("consulted", Set(subject.place, i), all_of(subject.mine, seen_as("chosen", i + 1))))
         ghosts.append(Ghost(subject.place, 0, tuple(moves)))
     if subject.in_rounds:
         ghosts += _round_ghosts(subject, subjects, policy)
@@ -343,18 +312,22 @@ def _round_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
     order = policy.finalization.order
     mine = order.index(subject.plan.resource), subject.plan.index
     before = [
-        _is(o.crowded, 0) for o in subjects if o.in_rounds and (order.index(o.plan.resource), o.plan.index) < mine
+        holds(o.crowded, 0) for o in subjects if o.in_rounds and (order.index(o.plan.resource), o.plan.index) < mine
     ]
+    if any(b.when_open == "finalize" for b in policy.breakers) and order.index("breaker") < mine[0]:
+        before.append(holds("skipped", 0))
     crowded = [On("replied", Set(subject.crowded, 1), subject.mine), On("complete", Set(subject.crowded, 0))]
     if subject.plan.resource == "tool_calls":
-        crowded.append(On("hosted", Set(subject.crowded, 1), _none(subject.left)))
-    moves = all_of(_is(subject.crowded, 1), subject.finalizes(), *before)
+        crowded.append(On("hosted", Set(subject.crowded, 1), none(subject.left)))
+    moves = all_of(holds(subject.crowded, 1), any_of(subject.finalizes(), subject.consults()), *before)
     awaited = [On("refused", Set(subject.awaited, 1), subject.mine), On("complete", Set(subject.awaited, 1), moves)]
     # Where more is granted after a finalization that could not be made, nothing waits for one any longer.
     for place, (_, later) in enumerate(itertools.pairwise(subject.steps)):
         if isinstance(later, Extend):
-            given_up = all_of(subject.mine, _is(subject.place, place))
+            given_up = all_of(subject.mine, holds(subject.place, place))
             awaited.append(On("unresolved", Set(subject.awaited, 0), given_up))
+            chosen = all_of(subject.mine, seen_as("chosen", place + 2))
+            awaited.append(On("consulted", Set(subject.awaited, 0), chosen))
     return [Ghost(subject.crowded, 0, tuple(crowded)), Ghost(subject.awaited, 0, tuple(awaited))]
 
 
@@ -364,9 +337,9 @@ def _limit_checks(subject: _Subject) -> list[Check]:
     if law:
         words = f"more is admitted than {name} allows"
         admitted = [seen for seen in _SPENT_BY[plan.resource] if seen != "hosted"]
-        checks += [Check(law, seen, words, _more(subject.left)) for seen in admitted]
+        checks += [Check(law, seen, words, more(subject.left)) for seen in admitted]
     extends = next((i for i, s in enumerate(subject.steps) if isinstance(s, Extend)), None)
-    place = FALSE if extends is None else _is(subject.place, extends)
+    place = FALSE if extends is None else holds(subject.place, extends)
     checks.append(Check("L5", "extended", f"{name} is extended twice, or out of turn", place, subject.mine))
     if extends is not None and not plan.limit.atomic:
         words = f"{name} is extended while something is left"
@@ -376,27 +349,86 @@ def _limit_checks(subject: _Subject) -> list[Check]:
         checks.append(Check("F1", "refused", words, subject.finalizes(), subject.mine))
         if subject.finalizes() != FALSE:
             checks.append(Check("F1", "refused", f"a round is refused that fits {name}", subject.gone, subject.mine))
-    reason = any_of(subject.gone, _is(subject.crowded, 1), _is(subject.awaited, 1)) if subject.in_rounds else None
+    reason = any_of(subject.gone, holds(subject.crowded, 1), holds(subject.awaited, 1)) if subject.in_rounds else None
     words = f"{name} ends the run while something is left"
     checks.append(Check("F2", "end", words, reason or subject.gone, subject.mine))
     if subject.in_rounds:
         words = f"{name} ends the run, but its ladder says to finalize"
-        checks.append(Check("F2", "end", words, any_of(Not(subject.finalizes()), _is("finalized", 1)), subject.mine))
+        checks.append(Check("F2", "end", words, any_of(Not(subject.finalizes()), holds("finalized", 1)), subject.mine))
+        if subject.consults() != FALSE:
+            words = f"{name} ends the run, but its ladder says to consult"
+            asked = any_of(Not(subject.consults()), holds("finalized", 1))
+            checks.append(Check("F2", "end", words, asked, subject.mine))
     return checks
+
+
+def _attempts_left(subjects: tuple[_Subject, ...]) -> Expr:
+    """A further attempt could be admitted, with the extension of its limit where it was not taken yet."""
+    parts = []
+    for subject in subjects:
+        if subject.plan.resource == "llm_attempts":
+            extends = [holds(subject.place, i) for i, s in enumerate(subject.steps) if isinstance(s, Extend)]
+            parts.append(any_of(more(subject.left), *extends))
+    return all_of(*parts)
+
+
+def _calls_left(subjects: tuple[_Subject, ...]) -> Expr:
+    """A further call could be admitted, as far as what is counted goes."""
+    calls = [more(s.left) for s in subjects if s.plan.resource == "llm_calls"]
+    return all_of(*calls, _attempts_left(subjects))
+
+
+def _breaker_laws(subjects: tuple[_Subject, ...], policy: Policy) -> list[tuple[list[Ghost], list[Check]]]:
+    """What a skipped call leads to when its round is complete; a limit that goes before the breaker wins."""
+    words, closed = "a call is skipped although its breaker is closed", seen_as("broken", 0)
+    checks = [Check("F4", "replied", words, Not(closed), seen_as("skips", 1))]
+    order = policy.finalization.order
+    limits = [s for s in subjects if s.in_rounds]
+    ghosts: list[Ghost] = []
+    for name, verb in (("skipped", "finalize"), ("ending", "stop")):
+        mine = [i + 2 for i, b in enumerate(breakers_of(policy)) if b.when_open == verb]
+        if not mine:
+            continue
+        cases = tuple(On("replied", Set(name, 1), all_of(seen_as("skips", 1), seen_as("broken", i))) for i in mine)
+        ghosts.append(Ghost(name, 0, (*cases, On("complete", Set(name, 0)))))
+        if verb == "finalize":
+            before = [holds(s.crowded, 0) for s in limits if order.index(s.plan.resource) < order.index("breaker")]
+            promise = On("complete", Set("promised_here", 1), all_of(holds(name, 1), *before))
+            ghosts.append(Ghost("promised_here", 0, (promise, On("call", Set("promised_here", 0)))))
+        else:
+            others = [holds(s.crowded, 1) for s in limits]
+            others += [holds("skipped", 1)] if ghosts[0].name == "skipped" else []
+            words = "the run goes on although a breaker that ends it has skipped a call"
+            checks.append(Check("F4", "complete", words, any_of(holds(name, 0), *others)))
+    return [(ghosts, checks)]
+
+
+def _promises(policy: Policy) -> Expr:
+    """A final call was promised by a failure or a breaker."""
+    breakers = any(b.when_open == "finalize" for b in policy.breakers)
+    return any_of(holds("promised", 1), *([holds("promised_here", 1)] if breakers else []))
 
 
 def _finalization_checks(subjects: tuple[_Subject, ...], policy: Policy) -> list[Check]:
     order = policy.finalization.order
     ranked = sorted(subjects, key=lambda s: (order.index(s.plan.resource), s.plan.index))
     moving = [s for s in ranked if s.plan.resource == "llm_attempts" or not s.counted]
-    ordinary, checks = _field("final", 0), []
+    ordinary, promised = seen_as("final", 0), _promises(policy)
+    words = "a final call that a failure or a breaker leads to is not made"
+    checks = [Check("F1", "call", words, Not(promised), ordinary)]
+    unbidden = all_of(seen_as("final", 1), holds("finalized", 0), seen_as("why", 0))
+    checks.append(Check("F1", "call", "the final call is made although nothing leads to it", promised, unbidden))
+    for subject in ranked:
+        if subject.consults() != FALSE:
+            words = f"{subject.plan.limit.id} is reached, but the host is not consulted"
+            checks.append(Check("F1", "call", words, Not(all_of(subject.reached(), subject.consults())), ordinary))
     for seen, among in (("call", ranked), ("attempt", moving)):
-        first = all_of(_field("final", 1), _is("finalized", 0))
+        first = all_of(seen_as("final", 1), holds("finalized", 0))
         for i, subject in enumerate(among):
             due, name = subject.due(), subject.plan.limit.id
             words = f"{name} is reached, but the call is not the final one"
             checks.append(Check("F1", seen, words, Not(due), ordinary))
-            mine = all_of(first, _field("why", subject.plan.index + 1))
+            mine = all_of(first, seen_as("why", subject.plan.index + 1))
             checks.append(Check("F1", seen, f"the final call is made for {name}, which is not due", due, mine))
             preferred = [Not(other.due()) for other in among[:i]]
             words = f"the final call is made for {name}, although a limit that goes before it is due"

@@ -52,6 +52,13 @@ class Plan:
         return f"{self.name}_step" if moves else None
 
     @property
+    def extended(self) -> str | None:
+        """Flag that the extension was taken; none where the place in the ladder says so, for no step can be passed."""
+        extends = self.extension()
+        passed = extends and any(isinstance(s, Consult) for s in self.steps[: extends[0]])
+        return f"{self.name}_extended" if passed else None
+
+    @property
     def over(self) -> str:
         """Flag: something in the round at hand did not fit."""
         return f"{self.name}_over"

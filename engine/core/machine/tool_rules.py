@@ -7,7 +7,7 @@ from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
 from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
-from engine.core.policy import Breaker, Finalize
+from engine.core.policy import Breaker, Consult, Finalize
 
 
 def hosted(c: Context) -> tuple[Rule, ...]:
@@ -163,7 +163,9 @@ def _over(occasion: Occasion, plan: Plan, clear: Updates) -> list[Rule]:
     """Something in the round did not fit: the ladder moves now that the round is complete."""
     over = Eq(Var(plan.over), Lit(1))
     rules = []
-    for position, _ in occasion.finalizations():
+    # A consultant is asked before the next call, as the function of a finalization is.
+    consultants = [(i, s) for i, s in plan.ladder() if isinstance(s, Consult)]
+    for position, _ in (*occasion.finalizations(), *consultants):
         guard = all_of(over, plan.at(position))
         updates = to(Phase.READY, Set("pending", occasion.code), *clear)
         rules.append(rule("judged.finalize", plan, guard, updates, "continue", "pending", position))
