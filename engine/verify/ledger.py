@@ -56,6 +56,12 @@ class Ledger:
             self.places[plan.index] = later[0]
         return later[0] if later else -1
 
+    def attempt(self, call: str, number: int, began: Attempt) -> None:
+        """An attempt begins. A host may use the name of a call again: what the earlier one has used stays used."""
+        if (call, number) in self.attempts:
+            self.attempts[f"{call} (earlier {len(self.attempts)})", number] = self.attempts.pop((call, number))
+        self.attempts[call, number] = began
+
     def count(self, resource: str) -> None:
         """One more of a counted resource."""
         self.counts[resource] = self.counts.get(resource, 0) + 1

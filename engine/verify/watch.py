@@ -242,7 +242,7 @@ class Watch:
             self.ledger.count("llm_calls")
         self._attempt, self._flying = decision.attempt, True
         self._last = decision.call, decision.attempt
-        self.ledger.attempts[decision.call, decision.attempt] = Attempt(self._model())
+        self.ledger.attempt(decision.call, decision.attempt, Attempt(self._model()))
 
     def _model(self) -> str:
         if self.clients.now == self._request.client:

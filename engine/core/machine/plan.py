@@ -63,14 +63,6 @@ class Plan:
         """Flag: something in the round at hand did not fit."""
         return f"{self.name}_over"
 
-    @property
-    def extended(self) -> str | None:
-        """Flag: the extension was taken. Only where a consultant may step over it; elsewhere the ladder tells."""
-        extension = self.extension()
-        if extension is None or not any(isinstance(s, Consult) for s in self.steps[: extension[0]]):
-            return None
-        return f"{self.name}_extended"
-
     def ladder(self) -> Iterator[tuple[int, Step]]:
         """Positions and steps, ``stop`` behind the last."""
         yield from enumerate((*self.steps, Stop()))
