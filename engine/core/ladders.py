@@ -43,11 +43,9 @@ class Origin(Part):
 class LadderStep(Part):
     """A step names itself in ``do``, also where defaults are left out of the JSON."""
 
-    do: str
-
     @model_serializer(mode="wrap")
     def _named(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {"do": self.do, **write(self)}
+        return {"do": vars(self)["do"], **write(self)}
 
 
 class Stop(LadderStep):
