@@ -7,6 +7,9 @@ reply that comes later is merged with what was judged. Verdicts themselves are `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from msgspec import structs
 
 from engine.core import executions, replies
@@ -148,11 +151,19 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
         closed = tuple(x for x in fold.verdicts if isinstance(x, Reply))
         return end(core, structs.replace(s, book=book), e.at, v, rule, (*notes, *fold.notes), close=closed)
     after = State(v, e.at, s.n, s.call, (*s.round, *fold.calls), book)
-    return _settled(core, after, functions, (*notes, *fold.notes), rule.origin)
+    fresh = {call.id: verdict for call, verdict in zip(new, fold.verdicts, strict=True)}
+    return _settled(core, after, functions, (*notes, *fold.notes), rule.origin, fresh)
 
 
-def _settled(core: Core, s: State, functions: tuple[Proposed, ...], notes: tuple[Note, ...], because: str) -> Result:
-    """The round is an ordinary one from here on, in the model's order."""
+def _settled(
+    core: Core,
+    s: State,
+    functions: tuple[Proposed, ...],
+    notes: tuple[Note, ...],
+    because: str,
+    fresh: Mapping[str, Execute | Ask | Reply] = MappingProxyType({}),
+) -> Result:
+    """The round is an ordinary one from here on, in the model's order; ``fresh`` are the verdicts just given."""
     running = s.vars[PHASE] == Phase.TOOLS
     named = [s.round[find(s.round, c.id)] for c in functions]
     ordered = (*named, *(c for c in s.round if c not in named))
@@ -160,7 +171,10 @@ def _settled(core: Core, s: State, functions: tuple[Proposed, ...], notes: tuple
     after = State(s.vars, s.at, n if functions else s.n, s.call, ordered if running else (), s.book)
     if not functions:
         return after, Wait(wake_at(after), because, notes) if running else Continue(because, notes)
-    verdicts = tuple(_verdict(core, s, n, i, call) for i, call in enumerate(named))
+    verdicts = tuple(
+        structs.replace(fresh[call.id], i=i) if call.id in fresh else _verdict(core, s, n, i, call)
+        for i, call in enumerate(named)
+    )
     return after, RunTools(n, round_number(core, s.vars), verdicts, not running, because, notes)
 
 
