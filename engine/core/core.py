@@ -111,9 +111,10 @@ class Core:
         """What each ``retry`` of a failure ladder still grants the call in hand, by its position."""
         return {position: values[i] for (index, position), i in self._retries.items() if index == ladder}
 
-    def first(self, resource: str) -> Plan:
-        """The first limit on a resource."""
-        return next(plan for plan in self.plans if plan.resource == resource)
+    def refusing(self, resource: str, values: Values) -> Plan:
+        """The limit on a counted resource that refuses more: the first that is spent, else the first."""
+        plans = [plan for plan in self.plans if plan.resource == resource]
+        return next((plan for plan in plans if not values[self.machine.index(plan.fuel)]), plans[0])
 
     def finalize_step(self, occasion: Occasion, values: Values) -> Finalize:
         """The finalization that an occasion stands at."""

@@ -202,10 +202,12 @@ def refusal(
     if why == "denied":
         return fill(facts.deny_text, words), facts.deny_origin
     if why == "tool_limit":
-        k, maximum, text, because = next(x for x in facts.limits if counts[x[0]] >= x[1])
+        # Asked again later, none may be spent any more: what was held for another call has been given back.
+        spent = (x for x in facts.limits if counts[x[0]] >= x[1])
+        k, maximum, text, because = next(spent, facts.limits[0])
         return fill(text, {**words, "limit": str(maximum), "used": str(counts[k]), "left": "0"}), because
     if why in ("tool_calls", "tool_iterations"):
-        plan = core.plans[rule.effect.limit] if rule else core.first(why)
+        plan = core.plans[rule.effect.limit] if rule else core.refusing(why, v)
         return core.refusal(plan, tool, v, s.book, s.at), plan.origin
     return fill(REFUSALS[why], words), because
 

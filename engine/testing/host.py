@@ -9,7 +9,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.host import FULL
 from engine.core.messages import Usage
-from engine.core.state import NO_TIME, State
+from engine.core.state import ASKED, NO_TIME, State
 from engine.core.step import Compiled, wake_at
 from engine.testing.worlds import ANSWER, Tool, Turn, World
 
@@ -48,10 +48,11 @@ class Host:
     def run(self, most: int = 400) -> list[Step]:
         """From the start to the end. ``most`` steps, then it is cancelled."""
         before = self.world.before
-        thread, profile = "thread" if before else None, FULL
-        if self.world.early:
-            profile = tuple(ability for ability in FULL if ability != "rounds")
-        decision = self.send(e.RunStarted(self.at, "run", thread, profile=profile, thread_used=before))
+        thread, world = "thread" if before else None, self.world
+        without = {name for name, lacks in (("rounds", world.early), ("retract", not world.retracts)) if lacks}
+        profile = tuple(ability for ability in FULL if ability not in without)
+        start = e.RunStarted(self.at, "run", thread, profile=profile, thread_used=before, clients=world.clients)
+        decision = self.send(start)
         while not self.ended:
             if len(self.steps) > most:
                 decision = self.send(e.Cancelled(self.at, "too long"))
@@ -98,13 +99,17 @@ class Host:
         """The host's function answers as the world says."""
         statuses = self.world.resolver
         status = statuses[self.asked % len(statuses)] if statuses else "ok"
+        advice = self.world.advice
+        step = advice[self.asked % len(advice)] if advice else ""
         self.asked += 1
-        return self.send(e.Resolved(self.at, decision.name, status, "text" if status == "ok" else ""))
+        return self.send(e.Resolved(self.at, decision.name, status, "text" if status == "ok" else "", step))
 
     # -- an attempt -----------------------------------------------------------------------------
 
     def attempt(self, call: d.Call) -> d.AnyDecision:
         """One attempt, as the turn at hand says."""
+        if call.call.isdecimal():
+            self.calls = max(self.calls, int(call.call))  # a fallback is a call of its own
         turn = self.turn = self.world.turns[self.turns] if self.turns < len(self.world.turns) else ANSWER
         self.turns += 1
         for _ in range(turn.lost):
@@ -122,13 +127,26 @@ class Host:
             self.at = call.deadline
             return self.send(e.ModelFailed(self.at, call.call, call.attempt, "timeout", usage=turn.usage))
         if turn.failure:
-            reason, partial = turn.failure, turn.partial
-            return self.send(e.ModelFailed(self.at, call.call, call.attempt, reason, partial=partial, usage=turn.usage))
+            return self.send(self.failure(call, turn))
         reply = self.reply(call, turn)
         decision = self.start_early(reply) if self.world.early else self.send(reply)
         if turn.retold and turn.usage is not None:
             self.send(e.UsageReported(self.at, call.call, call.attempt, turn.usage))
         return decision
+
+    def failure(self, call: d.Call, turn: Turn) -> e.ModelFailed:
+        """How the attempt fails."""
+        return e.ModelFailed(
+            self.at,
+            call.call,
+            call.attempt,
+            turn.failure,
+            turn.retry_after,
+            turn.jitter,
+            turn.partial,
+            turn.usage,
+            turn.estimated,
+        )
 
     def reply(self, call: d.Call, turn: Turn) -> e.ModelReplied:
         """The model's reply. Without tools to call, a model that is not stubborn answers in text."""
@@ -137,7 +155,9 @@ class Host:
             tools, text = tuple(t for t in tools if t.kind != "function"), text or bool(tools)
         self.rounds += 1
         self.tools = {f"{self.rounds}.{i}": tool for i, tool in enumerate(tools)}
-        proposed = tuple(e.Proposed(id, t.name, "key", t.kind, t.registered, t.problem) for id, t in self.tools.items())
+        proposed = tuple(
+            e.Proposed(id, t.name, t.args, t.kind, t.registered, t.problem) for id, t in self.tools.items()
+        )
         return e.ModelReplied(
             self.at, call.call, call.attempt, turn.finish, text, proposed, turn.usage, turn.estimated, "reply"
         )
@@ -149,9 +169,9 @@ class Host:
             last = self.send(e.ToolRequested(self.at, proposed.id, proposed.name, proposed.args, proposed.registered))
             if isinstance(last, d.Execute):
                 self.attempts[proposed.id] = last.attempt
-            elif not isinstance(last, d.Reply):
+            elif not isinstance(last, d.Reply | d.Ask):
                 return last
-        if early and self.turn.untold and len(early) == len(reply.calls):
+        if early and not self.people_asked() and self.turn.untold and len(early) == len(reply.calls):
             return self.request(tuple(p.id for p in early))
         return self.send(reply)
 
@@ -169,16 +189,52 @@ class Host:
     # -- a round --------------------------------------------------------------------------------
 
     def run_tools(self, decision: d.RunTools) -> d.AnyDecision:
-        """Start what may run and report the ends, together or one after the other."""
+        """Have people answer, start what may run and report the ends, together or one after the other."""
         ids = [v.id for v in decision.verdicts if isinstance(v, d.Execute)]
-        batches = [ids] if self.turn.together or self.turn.untold else [[id] for id in ids]
+        asked = [v for v in decision.verdicts if isinstance(v, d.Ask)]
         last: d.AnyDecision = decision
+        if not self.turn.patient:
+            last, allowed = self.ask_people(last, asked)
+            ids, asked = sorted([*ids, *allowed]), []
+        if isinstance(last, d.RunTools) and not last.complete:
+            last = self.run_all(ids)
+        if asked and isinstance(last, d.Wait | d.Reply | d.RunTools):
+            last, allowed = self.ask_people(last, asked)
+            last = self.run_all(allowed) if allowed and isinstance(last, d.RunTools | d.Wait) else last
+        # The last call of the round was answered instead of started: nothing is left to wait for.
+        return self.request() if isinstance(last, d.Wait | d.Reply | d.RunTools) else last
+
+    def ask_people(self, last: d.AnyDecision, asked: list[d.Ask]) -> tuple[d.AnyDecision, list[str]]:
+        """A person answers about each call, or does not; what is decided at last, and the calls that may run."""
+        allowed: list[str] = []
+        waiting = {ask.id: ask for ask in asked}
+        while waiting:
+            last = self.answer(next(iter(waiting.values())))
+            if not isinstance(last, d.RunTools):
+                break
+            allowed += [v.id for v in last.verdicts if isinstance(v, d.Execute)]
+            for verdict in last.verdicts:
+                waiting.pop(verdict.id, None)
+        return last, allowed
+
+    def answer(self, ask: d.Ask) -> d.AnyDecision:
+        """What the world's person says; who does not answer lets the time pass."""
+        tool = self.tools[ask.id]
+        self.at += self.turn.takes
+        if tool.answer == "expired" and ask.until < NO_TIME:
+            self.at = max(self.at, ask.until)
+            return self.send(e.Tick(self.at))
+        return self.send(e.ApprovalGiven(self.at, ask.id, tool.answer, tool.edited))
+
+    def run_all(self, ids: list[str]) -> d.AnyDecision:
+        """These tools, together or one after the other; something else than a wait ends it."""
+        batches = [ids] if self.turn.together or self.turn.untold else [[id] for id in ids]
+        last: d.AnyDecision = d.Wait(NO_TIME)
         for batch in batches:
             last = self.run_batch(batch)
             if not isinstance(last, d.Wait | d.Reply):
                 return last
-        # The last call of the round was answered instead of started: nothing is left to wait for.
-        return self.request()
+        return last
 
     def run_batch(self, ids: list[str]) -> d.AnyDecision:
         """These tools at the same time."""
@@ -196,22 +252,37 @@ class Host:
                     return last
             if isinstance(last, d.Execute):
                 running.append(id)
-        if self.turn.untold and running:
+        if self.turn.untold and running and not self.people_asked():
             return self.request(tuple(ids))
         stopped = self.interrupted(self.turn.interrupt_tools)
         if stopped:
             return stopped
         for id in sorted(running, key=lambda id: self.tools[id].rank):
-            self.at += self.turn.takes
-            last = self.send(self.end_of(id))
+            last = self.execute(id)
             if not isinstance(last, d.Wait):
                 return last
+        return last
+
+    def people_asked(self) -> bool:
+        """Does a call of the round wait for a person?"""
+        return any(call.status == ASKED for call in self.state.round)
+
+    def execute(self, id: str) -> d.AnyDecision:
+        """A tool runs until it ends for good."""
+        self.at += self.turn.takes
+        last = self.send(self.end_of(id))
+        while isinstance(last, d.Execute):
+            self.attempts[id] = last.attempt
+            self.at = max(self.at, last.not_before) + self.turn.takes
+            last = self.send(self.end_of(id))
         return last
 
     def end_of(self, id: str) -> e.ToolEnded:
         """How a tool ends, by itself or because it was cut."""
         tool = self.tools[id]
-        return e.ToolEnded(self.at, id, self.attempts[id], tool.status, "", tool.usage, tool.ends, "result")
+        attempt = self.attempts[id]
+        status = "ok" if tool.recovers and attempt >= tool.recovers else tool.status
+        return e.ToolEnded(self.at, id, attempt, status, tool.result, tool.usage, tool.ends, "result", self.turn.jitter)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -15,20 +15,27 @@ from engine.core import events as e
 from engine.core.host import FULL
 from engine.core.messages import Finish, Usage
 from engine.core.policy import (
+    Breaker,
+    Consult,
+    Detector,
     Extend,
+    FailureRule,
+    FailureStep,
+    Fallback,
     Finalization,
     Finalize,
     Limit,
     Policy,
     Price,
     ResourceName,
+    Retry,
     ScopeName,
     Step,
     Stop,
     Threshold,
     ToolRule,
 )
-from engine.core.state import Used
+from engine.core.state import ClientInfo, Used
 from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES
 from engine.testing.worlds import ANSWER, ResolverStatus, Tool, Turn, World
 
@@ -49,6 +56,9 @@ _ASKING: tuple[tuple[Step, ...], ...] = (
     (Finalize(using="ending"), Finalize(text="Now.")),
     (Finalize(using="ending"), Extend(by=1), Finalize()),
     (Extend(by=2), Finalize(using="ending")),
+    (Consult(name="who"), Finalize()),
+    (Consult(name="who"), Extend(by=1), Finalize(using="ending"), Finalize()),
+    (Extend(by=1), Consult(name="who"), Finalize()),
 )
 
 
@@ -109,6 +119,93 @@ _RULES = (
     ToolRule(glob="f?tch", limit=0),
     ToolRule(glob="*", timeout=5),
 )
+_ERROR_RULES = (
+    ToolRule(glob="*", ask=True, ask_within=20),
+    ToolRule(glob="search", ask=True),
+    ToolRule(glob="s*", ask=True, ask_within=5),
+    ToolRule(glob="shell", allow=True),
+    ToolRule(glob="fetch", retry=Retry(times=2, least=1, most=4)),
+    ToolRule(glob="*", retry=Retry(times=1, least=0, most=0)),
+)
+
+# -- failures and breakers --------------------------------------------------------------------------
+
+_FAILURE_STEPS: tuple[FailureStep, ...] = (
+    Retry(times=1, least=1, most=4),
+    Retry(times=2, least=0, most=0),
+    Retry(times=3, least=2, most=60, jitter=False),
+    Fallback(clients=("small", "large", "nobody")),
+    Fallback(clients=("large", "small"), scope="call"),
+    Fallback(clients=("large",), scope="time", ms=10),
+    Finalize(text="The model fails: answer now."),
+    Finalize(using="ending"),
+    Consult(name="who"),
+    Stop(),
+)
+_REASON_SETS = (("*",), ("rate_limit",), ("provider", "timeout"), ("auth",), ("unknown",), ("host", "content_filter"))
+
+
+@st.composite
+def failures(draw: st.DrawFn) -> tuple[FailureRule, ...]:
+    """Some failure ladders, no reason in two of them."""
+    reasons = draw(st.lists(st.sampled_from(_REASON_SETS), unique=True, min_size=1, max_size=3))
+    ladders = st.lists(st.sampled_from(_FAILURE_STEPS), min_size=1, max_size=4).map(tuple)
+    return tuple(FailureRule(reasons=names, then=draw(ladders)) for names in reasons)
+
+
+_DETECTORS = (
+    Detector(kind="same_args", n=2),
+    Detector(kind="alternating", n=4),
+    Detector(kind="failures", n=1),
+    Detector(kind="failures", n=2),
+    Detector(kind="failure_rate", n=2, percent=50),
+    Detector(kind="same_result", n=2),
+    Detector(kind="slow", n=1, ms=5),
+)
+
+
+@st.composite
+def breakers(draw: st.DrawFn, *, in_order: bool = False) -> Breaker:
+    """A breaker that trips soon; ``in_order``: it does not care when or in which order tools end."""
+    among = [x for x in _DETECTORS if not (in_order and x.kind == "slow")]
+    trips = draw(st.lists(st.sampled_from(among), min_size=1, max_size=2, unique_by=lambda x: x.kind))
+    reset = draw(st.sampled_from([None, 1, 10]))
+    opened: list[Literal["skip", "hide", "stop", "finalize"]] = ["skip", "skip", "hide", "stop", "finalize"]
+    when_open = draw(st.sampled_from(opened))
+    return Breaker(
+        glob=draw(st.sampled_from(["*", "s*", "search", "fetch"])),
+        trips=tuple(trips),
+        reset=reset,
+        probe=draw(st.sampled_from([None, 1, 2])) if reset else None,
+        when_open=when_open,
+        using=draw(st.sampled_from([None, "ending"])) if when_open == "finalize" else None,
+        count_denied=draw(st.sampled_from(["nothing", "failure", "success"])),
+        per_args=draw(st.booleans()),
+        apply="round_end" if in_order else draw(st.sampled_from(["round_end", "round_end", "now"])),
+    )
+
+
+@st.composite
+def error_policies(draw: st.DrawFn, largest: int = 8, *, in_order: bool = False) -> Policy:
+    """A policy with failure ladders, breakers, people and retries on top of its limits, most of them few.
+
+    ``in_order``: one of which L16 speaks.
+    """
+    base = draw(policies(largest))
+    rules = [rule for rule in _ERROR_RULES if not (in_order and rule.retry)]
+    more = draw(st.lists(st.sampled_from(rules), unique_by=id, max_size=2))
+    uses: tuple[Threshold, ...] = ()
+    if draw(st.integers(0, 3)) == 0:
+        uses = (Threshold(percent=50, resource=base.limits[0].resource, action="use", client="large"),)
+    return base.model_copy(
+        update={
+            "failures": draw(failures()) if draw(st.integers(0, 4)) else (),
+            "breakers": tuple(draw(st.lists(breakers(in_order=in_order), max_size=2))),
+            "tools": (*base.tools, *more),
+            "thresholds": (*base.thresholds, *uses),
+            "prices": (*base.prices, Price(model="large", input=3_000_000, output=9_000_000)) if base.prices else (),
+        }
+    )
 
 
 @st.composite
@@ -255,6 +352,49 @@ def turns(draw: st.DrawFn, *, quiet: bool = False) -> Turn:
 _BEFORE = (None, None, None, Used(1, 1, 1, 1, 1, 5, 5, cost=9), Used(2, 3, 1, 4, 0, 20, 9), Used(9, 9, 9, 9, 9, 90, 90))
 
 
+_ERROR_TOOLS = (
+    Tool("search", status="failed"),
+    Tool("search", status="failed", args="other"),
+    Tool("fetch", status="failed", recovers=2),
+    Tool("fetch", status="timed_out", rank=1),
+    Tool("search", result="same"),
+    Tool("search", status="cancelled"),
+    Tool("search", answer="refused"),
+    Tool("search", answer="expired", rank=1),
+    Tool("shell", answer="nobody"),
+    Tool("search", status="failed", edited="other"),
+    Tool("shell", edited="other"),
+)
+_WAITS: tuple[tuple[int | None, int], ...] = ((None, 0), (None, 999), (3, 500), (50, 0), (10_000, 1))
+_ADVICE = ("", "retry", "fallback", "finalize", "extend", "stop", "consult")
+
+
+@st.composite
+def error_worlds(draw: st.DrawFn, *, quiet: bool = False) -> World:
+    """A world in which models and tools fail, people answer, and the host has clients."""
+    base = draw(worlds(quiet=quiet))
+    turns = list(base.turns)
+    for place in range(len(turns)):
+        shape = draw(st.integers(0, 3))
+        if shape == 0:
+            after, jitter = draw(st.sampled_from(_WAITS))
+            failed = draw(st.sampled_from(_FAILURES))
+            turns[place] = replace(failed, retry_after=after, jitter=jitter, usage=turns[place].usage)
+        elif shape < 3:
+            tools = draw(st.lists(st.sampled_from(_ERROR_TOOLS), min_size=1, max_size=3))
+            takes = 0 if quiet else draw(st.sampled_from([0, 0, 3, 7]))
+            turns[place] = replace(_ROUND, tools=tuple(tools), takes=takes, patient=draw(st.booleans()))
+    known = (ClientInfo("small", "small"), ClientInfo("large", "large", 16))
+    advice = draw(st.lists(st.sampled_from(_ADVICE), min_size=1, max_size=3))
+    return replace(
+        base,
+        turns=tuple(turns),
+        advice=tuple(advice),
+        clients=draw(st.sampled_from([known, known, known[1:], ()])),
+        retracts=draw(st.booleans()),
+    )
+
+
 @st.composite
 def worlds(draw: st.DrawFn, *, quiet: bool = False) -> World:
     """A whole world. ``quiet``: nothing fails, is interrupted, retried or asked for again by the host."""
@@ -305,11 +445,26 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
         usage=usage,
     )
     failed = st.builds(
-        e.ModelFailed, at=_TIMES, call=_CALLS, attempt=_ATTEMPTS, reason=st.sampled_from([*REASONS, "?"]), usage=usage
+        e.ModelFailed,
+        at=_TIMES,
+        call=_CALLS,
+        attempt=_ATTEMPTS,
+        reason=st.sampled_from([*REASONS, "?"]),
+        partial=st.sampled_from(["none", "none", "delivered"]),
+        retry_after=st.sampled_from([None, 7]),
+        usage=usage,
     )
+    answers: st.SearchStrategy[Any] = st.sampled_from(["granted", "granted", "refused", "expired", "nobody"])
+    statuses: st.SearchStrategy[Any] = st.sampled_from(["failed", "timed_out", "cancelled", "denied"])
     ends: st.SearchStrategy[Any] = st.sampled_from(["", "", "answer", "stop"])
     return st.one_of(
-        st.builds(e.RunStarted, at=_TIMES, run=st.sampled_from(["run", "other"]), profile=st.sampled_from([FULL, ()])),
+        st.builds(
+            e.RunStarted,
+            at=_TIMES,
+            run=st.sampled_from(["run", "other"]),
+            profile=st.sampled_from([FULL, ()]),
+            clients=st.sampled_from([(), (ClientInfo("large", "large"),)]),
+        ),
         st.builds(e.CallRequested, at=_TIMES, call=_CALLS, model=st.sampled_from(["small", "?"]), answered=answered),
         st.builds(e.Resolved, at=_TIMES, name=st.just("ending"), status=st.sampled_from(["ok", "failed"])),
         replied,
@@ -318,6 +473,11 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
         st.builds(e.ToolRequested, at=_TIMES, id=_TOOL_IDS),
         st.builds(e.ToolEnded, at=_TIMES, id=_TOOL_IDS, attempt=_ATTEMPTS, ends=ends, usage=usage),
         st.builds(e.UsageReported, at=_TIMES, call=_CALLS, attempt=_ATTEMPTS, usage=usages()),
+        st.builds(e.Resolved, at=_TIMES, name=st.just("who"), step=st.sampled_from(_ADVICE)),
+        st.builds(
+            e.ApprovalGiven, at=_TIMES, id=_TOOL_IDS, answer=answers, args=st.sampled_from([None, None, "other"])
+        ),
+        st.builds(e.ToolEnded, at=_TIMES, id=_TOOL_IDS, attempt=_ATTEMPTS, status=statuses),
         st.builds(e.Tick, at=_TIMES),
         st.builds(e.Cancelled, at=_TIMES),
     )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.messages import Finish, Usage
-from engine.core.state import Used
+from engine.core.state import ClientInfo, Used
 
 ToolStatus = Literal["ok", "failed", "timed_out", "cancelled", "unknown"]
+Answer = Literal["granted", "refused", "expired", "nobody"]
 ResolverStatus = Literal["ok", "empty", "failed", "timed_out"]
 
 
@@ -24,6 +25,8 @@ class Tool:
     """A tool call that the model asks for, and what becomes of it if it runs.
 
     ``restarts``: how often the host asks for it again while it runs. ``rank``: those with a smaller one end earlier.
+    ``recovers``: from which attempt on it succeeds (0: never). ``answer``: what a person says who is asked about it,
+    with ``edited`` arguments or as proposed.
     """
 
     name: str = "search"
@@ -35,6 +38,11 @@ class Tool:
     usage: Usage | None = None
     restarts: int = 0
     rank: int = 0
+    args: str = "key"
+    result: str = ""
+    recovers: int = 0
+    answer: Answer = "granted"
+    edited: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,7 @@ class Turn:
     """One attempt of a call: the model replies (``failure`` empty) or fails.
 
     ``stubborn``: asks for its tools even in the final call. ``reports``: usage told before the end.
+    ``retry_after`` and ``jitter`` come with a failure. ``patient``: people are asked after the other tools have ended.
     ``lost``: how often the host asks for the attempt again as if it had crashed. ``interrupt`` comes while the
     attempt is in flight, ``interrupt_tools`` while its tools run. ``takes``: milliseconds of each thing that happens.
     """
@@ -51,6 +60,9 @@ class Turn:
     finish: Finish = "stop"
     failure: str = ""
     partial: Literal["none", "held", "delivered"] = "none"
+    retry_after: int | None = None
+    jitter: int = 0
+    patient: bool = False
     usage: Usage | None = _SOME
     estimated: bool = False
     reports: tuple[Usage, ...] = ()
@@ -71,12 +83,17 @@ class Turn:
 class World:
     """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
 
+    ``advice``: the steps that its consultants choose. ``clients``: those it can route to by name. ``retracts``: text
+    that was shown can be taken back.
     ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
     ``early``: the host shows no whole rounds, and starts the tools of a reply before it reports the reply.
     """
 
     turns: tuple[Turn, ...] = ()
     resolver: tuple[ResolverStatus, ...] = ()
+    advice: tuple[str, ...] = ()
+    clients: tuple[ClientInfo, ...] = ()
+    retracts: bool = True
     model: str = "small"
     input_tokens: int | None = None
     max_output: int | None = None

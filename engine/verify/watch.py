@@ -166,6 +166,11 @@ class Watch:
             else:
                 self._next_call(event, decision)
         if isinstance(event, e.Resolved) and self._resolve is not None:
+            failed, self._failed = self._failed, None
+            if failed is not None:
+                self._resolve = None
+                self._advised(event, decision, failed)
+                return
             self._resolved(event, decision)
         self._grant_all()
         if isinstance(decision, d.Call):
@@ -198,14 +203,12 @@ class Watch:
     def _resolved(self, event: e.Resolved, decision: d.AnyDecision) -> None:
         resolve, self._resolve = self._resolve, None
         assert resolve is not None
-        if self._failed is not None:
-            self._advised(event, decision, self._failed)
-        elif isinstance(decision, d.RunTools):
+        if isinstance(decision, d.RunTools):
             self._close([v for v in decision.verdicts if isinstance(v, d.Reply)])
             return
         index = self._plan(resolve.resource, resolve.because)
         answered = event.status in ("ok", "empty")
-        if index >= 0 and self._failed is None and (not answered or self._consulting(index)):
+        if index >= 0 and (not answered or self._consulting(index)):
             place = self.ledger.choose(self.laws.plans[index], event.step) if answered else -1
             if place >= 0:
                 self._observe("consulted", {"limit": index + 1, "chosen": place + 1})
@@ -277,7 +280,7 @@ class Watch:
 
     def _failure(self, event: e.ModelReplied | e.ModelFailed, decision: d.AnyDecision) -> Failed | None:
         """The failure whose ladder decided, if one did."""
-        if isinstance(decision, d.End) and decision.outcome.reason != "llm_failure":
+        if isinstance(decision, d.End) and not _failed(decision.outcome):
             return None
         if isinstance(event, e.ModelFailed):
             shown = event.partial == "delivered" and not self._retracts
@@ -349,9 +352,12 @@ class Watch:
         elif isinstance(step, Consult) and isinstance(decision, d.Resolve):
             self._resolve, self._failed = decision, replace(failed, start=place)
         elif isinstance(step, Fallback):
-            client = self.clients.free(step)
-            if client is not None and not self.clients.switch(step, client.name, self._at):
-                self._break(f"L13: the run switches to {client.name} a second time")
+            free = self.clients.free(step)
+            name = decision.client if isinstance(decision, d.Call) else free.name if free else ""
+            if free is not None and name != free.name:
+                self._break(f"F3: the fallback goes to {name}, not to {free.name}")
+            if name in self.clients.known and not self.clients.switch(step, name, self._at):
+                self._break(f"L13: the run switches to {name} a second time")
             self._falls = True
             self._grant_all()
             if isinstance(decision, d.Call):
@@ -365,8 +371,7 @@ class Watch:
         assert plan is not None
         later = [i for i, s in plan.steps() if i > failed.start and s.do == event.step and event.status == "ok"]
         chosen = replace(failed, start=later[0] if later else failed.start + 1)
-        self._failed = None
-        if isinstance(decision, d.End) and decision.outcome.reason != "llm_failure":
+        if isinstance(decision, d.End) and not _failed(decision.outcome):
             return
         if isinstance(decision, d.Retry):
             self._observe("retry", {"pause": 1})
@@ -722,6 +727,11 @@ class _Tool:
 _ANSWERS = ("refused", "expired", "nobody", "breaker")
 
 
+def _failed(outcome: Outcome) -> bool:
+    """A failure's ladder has ended the run."""
+    return (outcome.status, outcome.reason) == ("failed", "llm_failure")
+
+
 def _counter(rule: ToolRule) -> str:
     """Executions that a rule's limit counts go by this name."""
     return f"executed {rule.model_dump_json(exclude={'origin'})}"
@@ -743,6 +753,8 @@ def _step_of(decision: d.AnyDecision) -> str:
 
 def _ends_round(outcome: Outcome) -> bool:
     """The round was admitted, but nothing of it runs and its ladders stop the run."""
+    if outcome.status == "failed":
+        return outcome.reason == "breaker"
     return outcome.status == "incomplete" and outcome.reason in ("tool_calls", "unknown_tools")
 
 

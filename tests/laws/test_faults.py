@@ -11,13 +11,31 @@ from msgspec import structs
 
 from engine.core import decisions as d
 from engine.core import events as e
+from engine.core.breaker_table import BreakerTable
 from engine.core.machine.build import build
-from engine.core.machine.expr import TRUE, Expr, Le, Lit, Not, Var
+from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of
 from engine.core.machine.laws import laws_of
 from engine.core.machine.machine import Machine, Phase, Rule, Set, Update
 from engine.core.messages import Usage
-from engine.core.policy import Extend, Finalization, Finalize, Limit, Policy, Step, ToolRule
+from engine.core.policy import (
+    Breaker,
+    Consult,
+    Detector,
+    Extend,
+    FailureRule,
+    FailureStep,
+    Fallback,
+    Finalization,
+    Finalize,
+    Limit,
+    Policy,
+    Retry,
+    Step,
+    ToolRule,
+)
+from engine.core.state import ClientInfo
 from engine.core.step import compile
+from engine.core.switching import Switching
 from engine.testing.host import Host
 from engine.testing.worlds import Tool, Turn, World
 from engine.verify.explore import explore
@@ -292,6 +310,151 @@ FAULTS = (
 )
 
 
+LADDER: tuple[FailureStep, ...] = (Retry(times=2), Fallback(clients=("b", "c")), Finalize())
+TRIPS = (Detector(kind="failures", n=2),)
+CONSULTED = limit("tool_calls", 2, Consult(name="who"), Extend(by=1), Finalize())
+ASKING = (ToolRule(glob="*", ask=True),)
+
+
+def failing(*limits: Limit, then: tuple[FailureStep, ...] = LADDER) -> Policy:
+    return Policy(name="p", limits=limits, failures=(FailureRule(reasons=("*",), then=then),))
+
+
+def breaking(when_open: Any = "skip", **more: Any) -> Policy:
+    return Policy(name="p", breakers=(Breaker(glob="*", trips=TRIPS, when_open=when_open, **more),))
+
+
+def laddered(place: int) -> Expr:
+    """The ladder has come to this step, and nothing else is looked at."""
+    return all_of(Eq(Field("ladder"), Lit(1)), Le(Field("start"), Lit(place)))
+
+
+ERROR_FAULTS = (
+    Fault(
+        "a retry is not counted",
+        failing(),
+        without_update("failed.1.1.retry", "failure_1_retries_1_left"),
+        "L1",
+        "step 1 of on llm_failure * (retry) is taken although it cannot be",
+        9,
+    ),
+    Fault(
+        "a retry without an attempt left",
+        failing(limit("llm_attempts", 1)),
+        guarded("failed.1.1.retry", laddered(0)),
+        "L1",
+        "step 1 of on llm_failure * (retry) is taken although it cannot be",
+        4,
+    ),
+    Fault(
+        "two finalizations by failure",
+        failing(),
+        guarded("failed.1.3.pending", laddered(2)),
+        "L2",
+        "step 3 of on llm_failure * (finalize) is taken although it cannot be",
+        5,
+    ),
+    Fault(
+        "a fallback without a client",
+        failing(),
+        guarded("failed.1.2.fallback", laddered(1)),
+        "F3",
+        "step 2 of on llm_failure * (fallback) is taken although it cannot be",
+        4,
+    ),
+    Fault(
+        "a step is skipped that could be taken",
+        failing(),
+        without("failed.1.2.fallback"),
+        "F3",
+        "step 2 of on llm_failure * (fallback) is skipped although it could be taken",
+        4,
+    ),
+    Fault(
+        "a retry after text was shown",
+        failing(),
+        without("failed.delivered"),
+        "F3",
+        "goes on after text was shown",
+        3,
+    ),
+    Fault(
+        "a fallback of the final call with tools",
+        failing(CALLS),
+        without("call.final"),
+        "L2",
+        "a fallback of the final call offers tools",
+        12,
+    ),
+    Fault(
+        "a failure's final call that is forgotten",
+        failing(),
+        without_update("failed.1.3.pending", "pending"),
+        "F1",
+        "a final call that a failure or a breaker leads to is not made",
+        5,
+    ),
+    Fault(
+        "a breaker's final call that is forgotten",
+        breaking("finalize", text="Now."),
+        without_update("judged.finalize.breaker_1", "pending"),
+        "F1",
+        "a final call that a failure or a breaker leads to is not made",
+        6,
+    ),
+    Fault("an open breaker is ignored", breaking(), without("tool.broken"), "L6", "while its breaker is open", 4),
+    Fault(
+        "a run that its breaker ends goes on",
+        breaking("stop"),
+        without("judged.broken.1"),
+        "F4",
+        "the run goes on although a breaker that ends it",
+        5,
+    ),
+    Fault(
+        "a tool runs unasked",
+        Policy(name="p", tools=ASKING),
+        without("tool.ask"),
+        "L14",
+        "a tool that a person must allow runs unasked",
+        4,
+    ),
+    Fault(
+        "a call that waits for a person takes nothing",
+        Policy(name="p", tools=ASKING, limits=(limit("tool_calls", 1),)),
+        without_update("tool.ask", "tool_calls_left"),
+        "L9",
+        "more is admitted than tool_calls allows",
+        5,
+    ),
+    Fault(
+        "a refusal keeps what was held",
+        Policy(name="p", tools=ASKING, limits=(limit("tool_calls", 1),)),
+        without_update("withheld", "tool_calls_left"),
+        "F2",
+        "a call is refused that fits tool_calls",
+        12,
+    ),
+    Fault(
+        "a consultant is not asked",
+        policy(CONSULTED),
+        without("due.consult.tool_calls"),
+        "F1",
+        "tool_calls is reached, but the host is not consulted",
+        12,
+    ),
+    Fault(
+        "a consultant's choice is ignored",
+        policy(CONSULTED),
+        with_update("resolved.consulted.3.tool_calls", Set("tool_calls_step", 1)),
+        "F1",
+        "tool_calls is reached, but the call is not the final one",
+        14,
+    ),
+)
+FAULTS += ERROR_FAULTS
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_exploration_finds_it_by_a_shortest_run(fault: Fault) -> None:
     machine, laws = build(fault.policy), laws_of(fault.policy)
@@ -406,3 +569,105 @@ def test_a_second_outcome_is_found() -> None:
     assert isinstance(last, d.End)
     watch.see(e.Cancelled(9), structs.replace(last, outcome=structs.replace(last.outcome, status="cancelled")))
     assert watch.broken == ["L4: the run has a second outcome"]
+
+
+# -- faults of step where models, tools and people fail ------------------------------------------------
+
+KNOWN = (ClientInfo("b", "small"), ClientInfo("c", "small"))
+FAILS, FAILING_ROUND = Turn(failure="provider"), Turn(tools=(Tool("search", status="failed"),), finish="tool_calls")
+
+
+def test_a_second_switch_to_a_client_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = failing(then=(Fallback(clients=("b", "c")),))
+    world = World(turns=(FAILS, ROUND, FAILS, ROUND, FAILS, ROUND), clients=KNOWN)
+    assert watched(p, world) == ""
+
+    def forgetful(self: Switching, step: Fallback, call: Any, book: Any) -> ClientInfo | None:
+        free = (c for c in book.run.clients if c.name in step.clients and c.name not in (call.client, *book.exchange))
+        return next(free, None)
+
+    monkeypatch.setattr(Switching, "next_client", forgetful)
+    assert "L13: the run switches to b a second time" in watched(p, world)
+
+
+def test_a_call_to_another_client_is_found() -> None:
+    def astray(decision: d.AnyDecision) -> d.AnyDecision:
+        return structs.replace(decision, client="c") if isinstance(decision, d.Call) else decision
+
+    p, world = failing(then=(Fallback(clients=("b",)),)), World(turns=(FAILS, ROUND), clients=KNOWN)
+    assert "L13: call 1 goes to c, not to main" in watched(p, world, tampered(p, astray))
+
+
+def test_a_wait_that_is_too_short_is_found() -> None:
+    def hasty(decision: d.AnyDecision) -> d.AnyDecision:
+        return structs.replace(decision, not_before=0) if isinstance(decision, d.Retry) else decision
+
+    p, world = failing(), World(turns=(replace(FAILS, retry_after=7_000),))
+    assert watched(p, world) == ""
+    assert "F3: a retry waits until 0" in watched(p, world, tampered(p, hasty))
+
+
+HALF_OPEN = breaking(reset=3, probe=2)
+PROBED = World(
+    turns=(
+        FAILING_ROUND,
+        replace(FAILING_ROUND, takes=4),
+        replace(ROUND, takes=4),
+        Turn(tools=(SEARCH, SEARCH), finish="tool_calls"),
+    )
+)
+
+
+def test_two_probes_at_a_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watched(HALF_OPEN, PROBED) == ""
+    monkeypatch.setattr("engine.core.breaker_table.reserved", lambda state: state)
+    assert "L6: a tool is to run while its breaker is open, or a second probe is" in watched(HALF_OPEN, PROBED)
+
+
+def test_an_open_breaker_that_step_ignores_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    p, world = breaking(), World(turns=(FAILING_ROUND,) * 4)
+    assert watched(p, world) == ""
+    monkeypatch.setattr(BreakerTable, "verdict", lambda *_: (0, -1))
+    assert "L6: a tool is to run while its breaker is open" in watched(p, world)
+
+
+def test_a_breaker_that_skips_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BreakerTable, "verdict", lambda *_: (1, 0))
+    assert "F4: a call is skipped although its breaker is closed" in watched(breaking(), BUSY)
+
+
+def test_a_tool_that_nobody_was_asked_about_is_found() -> None:
+    judge = Policy(name="p", tools=ASKING)
+    assert "L14: a tool that a person must allow runs unasked" in watched(policy(), BUSY, judge=judge)
+
+
+def test_a_refused_call_that_runs_is_found() -> None:
+    p = Policy(name="p", tools=ASKING)
+    step = compile(p).step
+
+    def deaf(state: Any, event: Any) -> Any:
+        if isinstance(event, e.ApprovalGiven):
+            event = structs.replace(event, answer="granted")
+        return step(state, event)
+
+    world = World(turns=(Turn(tools=(Tool("search", answer="refused"),), finish="tool_calls"),))
+    assert watched(p, world) == ""
+    assert "L14: 1.0 may run although nobody allowed it" in watched(p, world, deaf)
+
+
+def test_a_refusal_that_feeds_a_breaker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips = (Detector(kind="failures", n=1),)
+    p = Policy(name="p", tools=ASKING, breakers=(Breaker(glob="*", trips=trips),))
+    world = World(turns=(Turn(tools=(Tool("search", answer="refused"),), finish="tool_calls"),) * 3)
+    assert watched(p, world) == ""
+    monkeypatch.setattr("engine.core.breaker_table._failed", lambda *_: True)
+    assert "F4: a call is skipped although its breaker is closed" in watched(p, world)
+
+
+def test_a_tool_retried_too_often_is_found() -> None:
+    many, few = (
+        Policy(name="p", tools=(ToolRule(glob="*", retry=Retry(times=times, least=0, most=0)),)) for times in (3, 1)
+    )
+    world = World(turns=(FAILING_ROUND,))
+    assert watched(many, world) == ""
+    assert "L9: 1.0 is retried more often than its rule allows" in watched(many, world, judge=few)

@@ -53,14 +53,15 @@ class Occasion:
     step: Finalize | None = None
     failure: FailurePlan | None = None
     breaker: int = -1
+    place: int = 0
+    """Where in a failure's ladder: there may be several finalizations in one."""
 
     @property
     def name(self) -> str:
         """What tells its rules from those of other occasions."""
         if self.plan is not None:
             return self.plan.name
-        # A ladder may finalize in several places, so its own number would not tell them apart.
-        return f"failure_{self.code}" if self.failure else f"breaker_{self.breaker + 1}"
+        return f"failure_{self.failure.index}_{self.place + 1}" if self.failure else f"breaker_{self.breaker + 1}"
 
     @property
     def index(self) -> int:
@@ -102,10 +103,10 @@ def occasions_of(
     """Everything that can make a call the final one, each under its code."""
     found: list[Occasion] = [Occasion(plan.index + 1, plan.resource, plan.origin, plan) for plan in plans]
     for failure in failures:
-        for _, step in failure.steps():
+        for place, step in failure.steps():
             if isinstance(step, Finalize):
                 code = len(found) + 1
-                found.append(Occasion(code, "llm_failure", failure.origin, None, step, failure))
+                found.append(Occasion(code, "llm_failure", failure.origin, None, step, failure, place=place))
     for index, breaker in enumerate(breakers):
         if breaker.when_open == "finalize":
             step = Finalize(text=breaker.text, using=breaker.using)

@@ -352,6 +352,8 @@ def _limit_checks(subject: _Subject) -> list[Check]:
     reason = any_of(subject.gone, holds(subject.crowded, 1), holds(subject.awaited, 1)) if subject.in_rounds else None
     words = f"{name} ends the run while something is left"
     checks.append(Check("F2", "end", words, reason or subject.gone, subject.mine))
+    if plan.resource in ("tool_calls", "unknown_tools") and not plan.limit.atomic:
+        checks.append(Check("F2", "replied", f"a call is refused that fits {name}", subject.gone, subject.mine))
     if subject.in_rounds:
         words = f"{name} ends the run, but its ladder says to finalize"
         checks.append(Check("F2", "end", words, any_of(Not(subject.finalizes()), holds("finalized", 1)), subject.mine))

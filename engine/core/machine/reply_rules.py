@@ -71,7 +71,7 @@ def _failure_step(c: Context, failure: FailurePlan, position: int, step: Failure
             updates, kind, word = to(Phase.READY), "fallback", "fallback"
         case Finalize():
             guard = all_of(here, NOT_FINAL, _calls_left(c))
-            code = _occasion(c, step, failure).code
+            code = _occasion(c, position, failure).code
             updates, kind, word = to(Phase.READY, Set("pending", code)), "continue", "pending"
         case Consult():
             ask: Update = Set("asked", c.consult_asked(failure))
@@ -80,8 +80,8 @@ def _failure_step(c: Context, failure: FailurePlan, position: int, step: Failure
     return Rule(name, guard, updates, Effect(kind, word=word, ladder=failure.index, step=position), failure.origin)
 
 
-def _occasion(c: Context, step: Finalize, failure: FailurePlan) -> Occasion:
-    return next(o for o in c.occasions if o.failure is failure and o.step is step)
+def _occasion(c: Context, place: int, failure: FailurePlan) -> Occasion:
+    return next(o for o in c.occasions if o.failure is failure and o.place == place)
 
 
 def unmetered(c: Context) -> tuple[Rule, ...]:
