@@ -569,6 +569,21 @@ class TestApprovals:
         assert said == result
 
 
+    def test_what_was_typed_before_a_question_is_no_answer_to_it(self, failing):
+        calls = (ScriptedCall("send", {"to": "Ann"}), ScriptedCall("send", {"to": "Bob"}))
+        with Rehearsal(Script((ScriptedReply(calls=calls), ScriptedReply(text="ok")))) as server:
+            leader, child = pty.openpty()
+            process = subprocess.Popen(
+                command("failing.policy", "Hi", *self.models(server)),
+                cwd=failing, env=environment(), stdin=child, stdout=child, stderr=child,
+            )  # fmt: skip
+            os.close(child)
+            shown = _converse(leader, process, ["y\ny", "n"])
+            said = [message["content"] for message in server.ledger[1].body["messages"][-2:]]
+        assert process.returncode == 0, shown
+        assert said == ["sent to Ann", "A person did not allow this call of `send`."]
+
+
 def _converse(descriptor, process, lines):
     """Type each line when a question is open."""
     shown, left, end = "", list(lines), time.monotonic() + 30
