@@ -88,9 +88,8 @@ class _Telling:
     def _consulted(self, step: Consult, position: int) -> str:
         """The host chooses among the later steps; where the ladder goes on behind the chosen one is not repeated."""
         later = [*self.plan.steps[position + 1 :]]
-        options = [self._option(other) for other in later]
-        if not later or not isinstance(later[-1], Finalize) or later[-1].using:
-            options.append(_STOPPING)
+        # Behind the last step stands `stop`, which can be chosen like any other.
+        options = [*(self._option(other) for other in later), _STOPPING]
         when = "when {} used up".format("it is" if self.maximum == 1 else "they are")
         if self.resource in ("llm_calls", "llm_attempts"):
             when = "when one is left" if self.maximum > 1 else "before it is made"

@@ -183,6 +183,9 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     call = s.round[found]
     if e.answer != "granted":
         return _withheld(core, s, e.at, found, call, e.answer)
+    if e.at >= call.deadline:
+        # No answer in time is a refusal, also where the host was slower to say so than the person to answer.
+        return _withheld(core, s, e.at, found, call, "expired")
     facts = core.tools.facts(call.tool)
     if e.args is not None and e.args != call.args:
         # Another argument set: what was reserved for the proposed one is given back, and it is judged again.

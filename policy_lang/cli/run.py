@@ -111,7 +111,8 @@ def _run(args: argparse.Namespace) -> int:
         view = _view()
         driver = _driver(args, store, view, telemetry)
         result, budgets = asyncio.run(_governed(args, driver, view))
-    return _report(args, result, budgets)
+        # Before anything is closed: a collector that does not answer must not keep the answer back.
+        return _report(args, result, budgets)
 
 
 def _store(args: argparse.Namespace) -> SqliteStore | None:
@@ -246,7 +247,7 @@ def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any]) -> 
     from policy_lang.cli.run_view import printable
 
     if args.json:
-        print(as_json(result, budgets))
+        print(as_json(result, budgets), flush=True)
     else:
         if result.text:
             print(printable(result.text) if sys.stdout.isatty() else result.text)

@@ -50,6 +50,7 @@ class Terminal:
     async def _ask(self, request: ApprovalRequest) -> bool | Mapping[str, Any]:
         where = f"  [{request.because}]" if request.because else ""
         arguments = json.dumps(dict(request.arguments), default=str, ensure_ascii=False)
+        _forget_typed()
         _say(f"\nAllow {printable(request.name)} {printable(arguments)} ?{where}\n")
         while True:
             _say(f"  y yes, n no, e edit{_left(request.until)}: ")
@@ -89,6 +90,16 @@ def _left(until: int) -> str:
 def _say(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
+
+
+def _forget_typed() -> None:
+    """Nobody has read this question yet: a line typed before, perhaps for one that expired, is no answer to it."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _line() -> str | None:

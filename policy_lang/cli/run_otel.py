@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from engine.telemetry import Telemetry
 
@@ -25,12 +26,16 @@ def exporting() -> tuple[Telemetry, Callable[[], None]]:
     except ImportError:
         raise NotInstalledError("--otel needs OpenTelemetry: pip install 'policy-lang[otel]'") from None
     resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "policy")})
-    tracers = TracerProvider(resource=resource)
+    # Ended by `finish` alone: at the exit of the program nothing waits a second time.
+    tracers = TracerProvider(shutdown_on_exit=False, resource=resource)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())], resource=resource)
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())]
+    meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
     def finish() -> None:
-        tracers.shutdown()
-        meters.shutdown()
+        # The run has ended: Ctrl-C now only gives up waiting for the collector.
+        with suppress(KeyboardInterrupt):
+            tracers.shutdown()
+            meters.shutdown()
 
     return Telemetry(tracers, meters), finish

@@ -164,7 +164,7 @@ def _step(step: tree.Step, values: Values) -> dict[str, Any] | None:
                 "P208",
                 f"`{step.keyword}` is no step for a failed call",
                 step.span,
-                "expected `retry`, `fallback`, `finalize` or `stop`",
+                "expected `retry`, `fallback`, `finalize`, `consult` or `stop`",
                 help=_OUT_OF_PLACE[type(step)],
             )
             return None

@@ -303,9 +303,10 @@ def _step(step: tree.Step, resource: Resource, values: Values) -> list[dict[str,
     if isinstance(step, tree.Consult):
         return _consult(step, resource, values.report)
     word, help = _OUT_OF_PLACE[type(step)]
-    values.report.error(
-        "P208", f"`{word}` is no step of a limit", step.span, "expected `stop`, `finalize` or `extend`", help=help
+    fitting = (
+        "`stop`, `finalize` or `extend`" if resource.name == "wall" else "`stop`, `finalize`, `extend` or `consult`"
     )
+    values.report.error("P208", f"`{word}` is no step of a limit", step.span, f"expected {fitting}", help=help)
     return []
 
 

@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -568,6 +569,21 @@ class TestApprovals:
         assert said == result
 
 
+    def test_what_was_typed_before_a_question_is_no_answer_to_it(self, failing):
+        calls = (ScriptedCall("send", {"to": "Ann"}), ScriptedCall("send", {"to": "Bob"}))
+        with Rehearsal(Script((ScriptedReply(calls=calls), ScriptedReply(text="ok")))) as server:
+            leader, child = pty.openpty()
+            process = subprocess.Popen(
+                command("failing.policy", "Hi", *self.models(server)),
+                cwd=failing, env=environment(), stdin=child, stdout=child, stderr=child,
+            )  # fmt: skip
+            os.close(child)
+            shown = _converse(leader, process, ["y\ny", "n"])
+            said = [message["content"] for message in server.ledger[1].body["messages"][-2:]]
+        assert process.returncode == 0, shown
+        assert said == ["sent to Ann", "A person did not allow this call of `send`."]
+
+
 def _converse(descriptor, process, lines):
     """Type each line when a question is open."""
     shown, left, end = "", list(lines), time.monotonic() + 30
@@ -650,6 +666,30 @@ def test_a_collector_hears_of_a_run(failing):
     sent = b"".join(body for _, body in received)
     assert b"invoke_agent failing" in sent
     assert b"agent.llm.fallback" in sent
+
+
+def test_a_collector_that_does_not_answer_keeps_no_answer_back(failing):
+    with Rehearsal(busy_main()) as server, socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        running = subprocess.Popen(
+            command(
+                "failing.policy", "Hi", "--otel", "--model", "main=openai:big", "--model", "cheap=openai:small",
+                "--base-url", f"{server.url}/v1",
+            ),
+            cwd=failing,
+            env={**environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        silent.accept()  # the report is on its way, and nobody reads it
+        assert running.stdout is not None
+        assert running.stdout.readline() == "from small\n"
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert "has not ended" not in told
 
 
 def test_without_the_extra_the_option_says_how_to_get_it(failing):

@@ -253,7 +253,8 @@ def limit(line: str) -> str:
         (
             "tool_iterations 5 then consult boss then extend 3 once then finalize",
             "A run has at most 5 rounds of tool calls; when they are used up, the host's function `boss` chooses between "
-            f"extending it once by 3 and a final call {DEFAULT} (the first, if it fails or chooses none).",
+            f"extending it once by 3, a final call {DEFAULT} and ending the run as incomplete once more is needed (the "
+            "first, if it fails or chooses none).",
         ),
         (
             "llm_calls 9 then consult boss then finalize using brief then stop",
@@ -264,20 +265,26 @@ def limit(line: str) -> str:
         (
             "unknown_tools 3 then consult a then consult b then finalize",
             "A run makes at most 3 calls of tools that nobody registered, each answered with a refusal; when they are "
-            f"used up, the host's function `a` chooses between asking the host's function `b` and a final call {DEFAULT} "
-            "(the first, if it fails or chooses none); if a call does not fit before that, it is answered, and once its "
+            f"used up, the host's function `a` chooses between asking the host's function `b`, a final call {DEFAULT} and "
+            "ending the run as incomplete once more is needed (the first, if it fails or chooses none); if a call does not fit before that, it is answered, and once its "
             "round is complete the run ends as incomplete.",
         ),
         (
             "tokens 9k reserve 1k then consult boss then extend 4k once then finalize",
             "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
-            f"function `boss` chooses between extending it once by 4k and a final call {DEFAULT} (the first, if it fails "
-            "or chooses none).",
+            f"function `boss` chooses between extending it once by 4k, a final call {DEFAULT} and ending the run as "
+            "incomplete once more is needed (the first, if it fails or chooses none).",
         ),
         (
             "tokens 9k then consult boss then stop",
             "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
             "function `boss` is asked, and the run ends as incomplete whatever it says.",
+        ),
+        (
+            "tokens 9k reserve 1k then consult boss then finalize",
+            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
+            f"function `boss` chooses between a final call {DEFAULT} and ending the run as incomplete once more is needed "
+            "(the first, if it fails or chooses none).",
         ),
     ],
 )

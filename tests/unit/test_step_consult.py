@@ -39,3 +39,18 @@ def test_a_ladder_that_finalizes_in_two_places() -> None:
         assert isinstance(decision, Resolve)
         state, decision = compiled.step(state, Resolved(3, "ask", step="finalize"))
         assert isinstance(decision, Continue)
+
+
+@pytest.mark.parametrize(("choice", "finalized"), [("finalize", True), ("stop", False)])
+@pytest.mark.parametrize("reference", [True, False])
+def test_the_stop_behind_a_final_call_can_be_chosen(choice: str, finalized: bool, reference: bool) -> None:
+    limit = Limit(resource="llm_calls", max=2, then=(Consult(name="ask"), Finalize()))
+    compiled = compile(Policy(name="p", limits=(limit,)), reference=reference)
+    state, _ = compiled.step(compiled.initial, RunStarted(0, "r"))
+    state, _ = compiled.step(state, CallRequested(1, "1", "m"))
+    state, _ = compiled.step(state, ModelReplied(2, "1", 1, calls=(Proposed("1.0", "nothing", registered=False),)))
+    state, decision = compiled.step(state, CallRequested(3, "2", "m"))
+    assert isinstance(decision, Resolve)
+    _, decision = compiled.step(state, Resolved(4, "ask", step=choice))
+    assert isinstance(decision, Call)
+    assert decision.final is finalized

@@ -137,6 +137,23 @@ def test_the_shortest_timeout_of_a_tool_counts() -> None:
     assert [v.deadline for v in decision.verdicts if isinstance(v, d.Execute)] == [20, 20]
 
 
+@pytest.mark.parametrize(("at", "starts"), [(4_999, True), (5_000, False), (9_000, False)])
+def test_a_grant_that_comes_too_late_is_no_answer_in_time(at: int, starts: bool) -> None:
+    policy = Policy(
+        name="p", tools=(ToolRule(glob="*", ask=True, ask_within=5_000),), limits=(limited("tool_calls", 1),)
+    )
+    asked = e.ModelReplied(0, "1", calls=TOOLS[:1])
+    both, state, decision = play(policy, e.CallRequested(0, "1"), asked, e.ApprovalGiven(at, "1.0"))
+    assert isinstance(decision, d.RunTools)
+    (verdict,) = decision.verdicts
+    if starts:
+        assert isinstance(verdict, d.Execute)
+    else:
+        assert isinstance(verdict, d.Reply)
+        assert (verdict.why, decision.complete) == ("expired", True)
+        assert both.generated.standings(state, at)[0].used == 0
+
+
 # ---- events
 
 
