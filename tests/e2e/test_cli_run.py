@@ -568,7 +568,6 @@ class TestApprovals:
         assert 'Allow send {"to": "Ann"} ?  [failing.policy:7]' in shown
         assert said == result
 
-
     def test_what_was_typed_before_a_question_is_no_answer_to_it(self, failing):
         calls = (ScriptedCall("send", {"to": "Ann"}), ScriptedCall("send", {"to": "Bob"}))
         with Rehearsal(Script((ScriptedReply(calls=calls), ScriptedReply(text="ok")))) as server:
