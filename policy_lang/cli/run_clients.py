@@ -81,6 +81,9 @@ def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) 
         names = list(dict.fromkeys([*names, *(model.name for model in _recorded(record))]))
     _all_there(policy, names, given, known, settings)
     urls = dict(args.base_url)
+    for name in urls:
+        if name and name not in (everybody := {*names, *given, *known}):
+            raise ClientsError(f"--base-url is for a client `{name}`, and none has that name{_near(name, everybody)}")
     return {
         name: _client(name, given.get(name), known.get(name), urls) for name in names if name in given or name in known
     }

@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -505,6 +506,10 @@ class TestClients:
             ([], "name a model"),
             (["--settings", "none.toml"], "none.toml: No such file"),
             (["--model", "x=openi:b", "--model", "cheap=openai:c"], "unknown provider `openi`"),
+            (
+                ["--model", "main=openai:a", "--model", "cheap=openai:b", "--base-url", "chep=http://127.0.0.1:9/v1"],
+                "--base-url is for a client `chep`, and none has that name (did you mean `cheap`?)",
+            ),
         ],
     )
     def test_what_is_missing_is_said_before_anything_is_called(self, failing, arguments, said):
@@ -577,7 +582,13 @@ class TestApprovals:
                 cwd=failing, env=environment(), stdin=child, stdout=child, stderr=child,
             )  # fmt: skip
             os.close(child)
-            shown = _converse(leader, process, ["y\ny", "n"])
+            shown = ""
+            for whom, typed in (("Ann", "y\ny\n"), ("Bob", "n\n")):
+                while not re.search(rf'Allow send \{{"to": "{whom}"\}}.* left', shown, re.DOTALL):
+                    assert select.select([leader], [], [], 20)[0], shown
+                    shown += os.read(leader, 65536).decode()
+                os.write(leader, typed.encode())
+            shown += _converse(leader, process, [])
             said = [message["content"] for message in server.ledger[1].body["messages"][-2:]]
         assert process.returncode == 0, shown
         assert said == ["sent to Ann", "A person did not allow this call of `send`."]
