@@ -153,7 +153,7 @@ def _key(breaker: Breaker, tool: str, args: str) -> str:
 
 
 def _tripped(breaker: Breaker, tool: str) -> Note:
-    return Note("tripped", f"{tool} is switched off: it keeps failing", because=breaker_origin(breaker))
+    return Note("tripped", f"{tool} is switched off", because=breaker_origin(breaker))
 
 
 def _find(states: States, breaker: int, key: str) -> BreakerState | None:

@@ -117,7 +117,7 @@ REFUSALS: Final[dict[str, str]] = {
     "tool_limit": "The tool `{tool}` has reached its limit of {limit} calls in this run.",
     "tool_calls": "This call was not executed: the limit of {limit} tool calls has been reached.",
     "tool_iterations": "This call was not executed: the limit of {limit} tool rounds has been reached.",
-    "breaker": "The tool `{tool}` keeps failing and is switched off for now. Go on without it.",
+    "breaker": "This call of `{tool}` is switched off for now, for it gets nowhere. Go on without it.",
     "refused": "A person did not allow this call of `{tool}`.",
     "expired": "Nobody allowed this call of `{tool}` in time.",
     "nobody": "The tool `{tool}` runs only if a person allows it, and nobody can be asked in this run.",

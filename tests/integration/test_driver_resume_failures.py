@@ -133,7 +133,7 @@ def test_the_uninterrupted_run_has_all_of_it():
         "r:1.1",
         "The tool `broken` failed: ValueError: always",
         "A person did not allow this call of `send`.",
-        "The tool `broken` keeps failing and is switched off for now. Go on without it.",
+        "This call of `broken` is switched off for now, for it gets nowhere. Go on without it.",
         "r:2.1",
     ]
     assert len(decisions(Retry)) == 2
