@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from engine.core.breakers import (
-    CLOSED,
     HALF_OPEN,
     BreakerState,
     Execution,
@@ -131,10 +130,6 @@ class BreakerTable:
                 }
             )
         )
-
-    def open_at(self, states: States, at: int) -> bool:
-        """Is any breaker open or half-open?"""
-        return any(position(self.all[s.breaker], s, at) != CLOSED for s in states)
 
 
 def _failed(breaker: Breaker, call: RoundCall) -> bool | None:

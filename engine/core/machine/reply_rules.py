@@ -11,6 +11,7 @@ from engine.core.policy import FailureStep
 
 
 def answered(c: Context) -> tuple[Rule, ...]:
+    """Text, or a structured answer: the run has what it was made for."""
     end = to(Phase.ENDED)
     return (
         Rule("answered.final", Not(NOT_FINAL), end, Effect("end", word="finalized"), "default: answer"),
@@ -19,6 +20,7 @@ def answered(c: Context) -> tuple[Rule, ...]:
 
 
 def empty(c: Context) -> tuple[Rule, ...]:
+    """An answer without visible text is never a success: asked for again, or the end."""
     origin = c.mode_origin
     rules = []
     if c.policy.finalization.empty_retries:
@@ -31,6 +33,7 @@ def empty(c: Context) -> tuple[Rule, ...]:
 
 
 def paused(c: Context) -> tuple[Rule, ...]:
+    """The provider wants to go on later: a further attempt of the same call, or else a failed one."""
     guard = all_of(Eq(Field("more"), Lit(1)), _attempts_left(c))
     return (
         Rule("paused.retry", guard, to(Phase.WAITING), Effect("retry", word="pause"), "default: pause"),
@@ -39,6 +42,7 @@ def paused(c: Context) -> tuple[Rule, ...]:
 
 
 def failed(c: Context) -> tuple[Rule, ...]:
+    """The attempt failed: the first step of its reason's ladder that can be taken is taken."""
     rules = late(c, "failed")
     # A call that the run itself cut to keep its reserve is no failure of the model: the final call follows.
     cut = all_of(Eq(Field("cut"), Lit(1)), Eq(Field("delivered"), Lit(0)), NOT_FINAL)
@@ -85,11 +89,13 @@ def _occasion(c: Context, place: int, failure: FailurePlan) -> Occasion:
 
 
 def unmetered(c: Context) -> tuple[Rule, ...]:
+    """Usage is limited and nobody knows it: a run without numbers cannot be held to them."""
     end = to(Phase.ENDED)
     return (Rule("unmetered", TRUE, end, Effect("end", word="usage_unknown"), "default: usage"),)
 
 
 def unpriced(c: Context) -> tuple[Rule, ...]:
+    """Cost is limited and the model has no price: a guessed one would be a wrong limit."""
     end = to(Phase.ENDED)
     return (Rule("unpriced", TRUE, end, Effect("end", word="price_unknown"), "default: price"),)
 
