@@ -237,6 +237,23 @@ P340 not supported by this version
     refused, because a policy that promises something and does not keep it is worse than one that does not
     promise it.
 
+P341 reserve for nothing
+    `reserve` keeps something back for the final call that the limit's own ladder makes. Without a `finalize` in it
+    nothing is kept back, and all of the limit can be spent.
+
+P342 `allow` that lifts nothing
+    An `allow` is an exception to a `deny` or `ask` of the same file whose pattern is broader, as `"file_*"` is than
+    `"file_read"`. It never lifts a rule of a base or of an imported file, and it is not needed for tools that no rule
+    denies: what is not denied may run.
+
+P343 reserve as large as the limit
+    The final call is due as soon as no more than the reserve is left. With all of the limit as reserve that is before
+    the first call, and no tool could ever be used.
+
+P344 two clauses for the same tools
+    Of two statements of one file with the same pattern and the same clause only one ever binds: the smaller limit, the
+    shorter time, one of two texts. Whoever changes the other changes nothing.
+
 P401 file that cannot be read
     The file does not exist, or its permissions do not allow reading it.
 

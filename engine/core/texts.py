@@ -45,7 +45,7 @@ def duration(ms: int) -> str:
 
 
 def money(micro: int) -> str:
-    """Micro-dollars as ``$2.50``: two decimals, more where they are needed."""
+    """Micro-dollars as ``$2.50``: no decimals for whole dollars, otherwise two, more where they are needed."""
     whole, part = divmod(abs(micro), 1_000_000)
     decimals = f"{part:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if micro < 0 else ''}${whole}.{decimals}"
+    return f"{'-' if micro < 0 else ''}${whole}{f'.{decimals}' if part else ''}"

@@ -24,6 +24,7 @@ def check(merged: Merged, broken: bool, report: Report) -> None:
     limits = {line.title: line for line in merged.limits}
     for line in merged.limits:
         _capped_extension(line, report)
+        _reserve(line, report)
     if calls := limits.get("llm_calls"):
         _single_call(calls, report)
         if rounds := limits.get("tool_iterations"):
@@ -56,6 +57,30 @@ def _capped_extension(line: LimitLine, report: Report) -> None:
                 help=f"write `extend {shown} once`",
                 fix=(Edit(by, shown),),
             )
+
+
+def _reserve(line: LimitLine, report: Report) -> None:
+    """A reserve for a final call that is never made, or that would be the only call."""
+    reserve, most = line.reserve, line.value
+    if reserve is None or most.value is None:
+        return
+    if not line.finalizes:
+        report.warn(
+            "P341",
+            f"this reserve of `{line.title}` keeps nothing back",
+            reserve.span,
+            "for a final call that is never made",
+            help="write `then finalize` behind it, or remove the reserve",
+        )
+    elif reserve.value == most.value:
+        report.warn(
+            "P343",
+            f"the reserve is the whole limit of `{line.title}`",
+            reserve.span,
+            "nothing is left for any other call",
+            Label(most.span, "the limit"),
+            help="the first call would be the final one, without tools: write a smaller reserve",
+        )
 
 
 def _single_call(calls: LimitLine, report: Report) -> None:

@@ -1,4 +1,5 @@
-"""What tool rules and breakers do to one another: rules for tools that never run, breakers that never act."""
+"""What tool rules and breakers do to one another: rules for tools that never run, exceptions to nothing, clauses
+written twice, breakers that never act."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ MOST_PAIRS = 100_000
 def check(merged: Merged, report: Report) -> None:
     """All findings about the tools and breakers of a merged policy."""
     _denied_tools(merged.tools, report)
+    _written_twice(merged.tools, report)
+    _idle_allows(merged.tools, report)
     if not any(line.data["resource"] == "wall" and line.data["max"] is not None for line in merged.limits):
         for line in merged.tools:
             _endless_ask(line, report)
@@ -72,6 +75,60 @@ def _never_runs(clause: tree.Clause, denial: ToolLine, report: Report) -> None:
         "never of use",
         Label(deny.span, "denied here"),
         help=f"remove the `{clause.keyword}`, or `allow` some of the tools in the file that denies them",
+    )
+
+
+def _written_twice(tools: list[ToolLine], report: Report) -> None:
+    """The same clause for the same pattern in two statements of one file: only one of them ever binds."""
+    known: dict[tuple[int, str, str], tree.Clause] = {}
+    for line in tools:
+        for clause in line.node.clauses:
+            first = known.setdefault((line.data["base"], line.data["glob"], clause.keyword), clause)
+            # A clause twice in one statement is an error, and told where statements are judged.
+            if first is not clause and first not in line.node.clauses:
+                report.warn(
+                    "P344",
+                    f"this file has two `{clause.keyword}` for `{line.data['glob']}`",
+                    clause.span,
+                    "again",
+                    Label(first.span, "first here"),
+                    help="only one of them binds: keep one",
+                )
+
+
+def _idle_allows(tools: list[ToolLine], report: Report) -> None:
+    refusing = [line for line in tools if line.data["deny"] or line.data["ask"]]
+    allowing = [line for line in tools if line.data["allow"]]
+    if len(refusing) * len(allowing) > MOST_PAIRS:
+        return
+    for line in allowing:
+        if not any(_lifts(line.data, other.data) for other in refusing):
+            _lifts_nothing(line, refusing, report)
+
+
+def _lifts(allow: dict[str, Any], other: dict[str, Any]) -> bool:
+    """An ``allow`` is an exception to a broader pattern of its own file. Its own pattern counts as one long name, as it
+    does for the engine: signs for any text are signs like others."""
+    if allow["base"] != other["base"] or allow["glob"] == other["glob"]:
+        return False
+    return covers(other["glob"], allow["glob"].translate({ord("*"): "\0", ord("?"): "\0"}))
+
+
+def _lifts_nothing(line: ToolLine, refusing: list[ToolLine], report: Report) -> None:
+    allow = next(c for c in line.node.clauses if isinstance(c, tree.Allow))
+    near = next((other for other in refusing if overlap(other.data["glob"], line.data["glob"])), None)
+    why: tuple[Label, ...] = ()
+    if near is not None:
+        clause = next(c for c in near.node.clauses if isinstance(c, tree.Deny | tree.AskFirst))
+        own = near.data["base"] == line.data["base"]
+        why = (Label(clause.span, "its pattern is not broader" if own else "of another file, which stays"),)
+    report.warn(
+        "P342",
+        "this `allow` lifts nothing",
+        allow.span,
+        "an exception to no rule",
+        *why,
+        help="it lifts a `deny` or `ask` of the same file with a broader pattern: write one, or remove this `allow`",
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core import texts
 from policy_lang.quantities import (
     COUNT,
     DURATION,
@@ -127,6 +128,12 @@ def test_the_wrong_dimension(text: str, wanted: str, better: str) -> None:
 def test_every_amount_can_be_written(value: int) -> None:
     for dimension, write in ((COUNT, count_text), (DURATION, duration_text), (MONEY, money_text)):
         assert parse(write(value)) == Quantity(dimension, value, write(value))
+
+
+@given(st.integers(0, MAX))
+def test_a_run_tells_money_and_times_as_a_file_writes_them(value: int) -> None:
+    assert money_text(value) == texts.money(value)
+    assert duration_text(value) == texts.duration(value)
 
 
 @given(st.text(alphabet="0123456789_.kMGmshd$%-eE", min_size=1, max_size=80))

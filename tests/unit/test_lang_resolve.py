@@ -40,8 +40,8 @@ def limits(block: str) -> str:
 # ---- one file
 
 
-@pytest.mark.parametrize(("reserve", "codes"), [("20k", []), ("20_001", ["P207"])])
-def test_a_reserve_may_be_all_there_is_and_no_more(reserve: str, codes: list[str]) -> None:
+@pytest.mark.parametrize(("reserve", "codes"), [("19_999", []), ("20k", ["P343"]), ("20_001", ["P207"])])
+def test_a_reserve_is_less_than_the_limit(reserve: str, codes: list[str]) -> None:
     assert codes_of(limits(f"tokens 20k reserve {reserve} then finalize")) == codes
 
 
@@ -529,8 +529,11 @@ def test_loading_with_clients(tmp_path: Path) -> None:
         ('tool "a*" deny\ntool "ab" allow\ntool "ab" limit 3', []),
         ('tool "a*" deny\ntool "ab" allow\ntool "ac" limit 3', ["P318"]),
         ('tool "a*" deny\ntool "ab*" allow\ntool "a?c" limit 3', []),
-        ('tool "ab" deny\ntool "ab" allow\ntool "ab" limit 3', ["P318"]),
+        ('tool "ab" deny\ntool "ab" allow\ntool "ab" limit 3', ["P342", "P318"]),
         ('tool "a" deny retry 2', ["P318"]),
+        ('tool "a?" ask within 1m\ntool "ab*" allow', ["P342"]),
+        ('tool "a?" ask within 1m\ntool "ab" allow', []),
+        ('tool "ab" deny\ntool "ab" limit 3\ntool "ab" deny "No."', ["P318", "P344"]),
     ],
 )
 def test_clauses_of_denied_tools(rules: str, codes: list[str]) -> None:

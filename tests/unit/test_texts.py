@@ -26,7 +26,8 @@ def test_durations(ms: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("micro", "text"),
     [
-        (0, "$0.00"),
+        (0, "$0"),
+        (2_000_000, "$2"),
         (2_500_000, "$2.50"),
         (1, "$0.000001"),
         (1_234_567, "$1.234567"),
