@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.options import add_policy_options
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run", dest="wanted", metavar="ID", help="only this run (its id, or how the id begins); default: all runs"
     )
     parser.add_argument("--policy", metavar="FILE", help="a policy file to decide by; default: each run's own policy")
+    add_policy_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -71,7 +73,10 @@ def _replayed(args: argparse.Namespace) -> list[_Report]:
     from engine.store.sqlite import SqliteStore
     from policy_lang import load
 
-    other = compile(load(args.policy)) if args.policy is not None else None
+    if args.policy is None and (args.set or args.root is not None):
+        option = "--set" if args.set else "--root"
+        raise _Unusable(f"{option} is for the policy that --policy names; a run's own policy is replayed as it was")
+    other = compile(load(args.policy, root=args.root, **dict(args.set))) if args.policy is not None else None
     stored: dict[str, Compiled] = {}
     store = SqliteStore(args.journal, read_only=True)
     reports: list[_Report] = []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import USAGE, run_clients
 from policy_lang.cli.options import add_policy_options
+from policy_lang.names import quoted
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -142,6 +143,9 @@ def _driver(
 
     record = store.load(args.resume).record if store is not None and args.resume is not None else None
     policy = _policy(args, record)
+    view.limits = [limit.id for limit in policy.limits]
+    if record is None:
+        _hint_threads(policy, args)
     clients = run_clients.clients(args, policy, record)
     resolvers = host_files.resolvers(args.resolvers)
     for name in policy.resolvers():
@@ -159,6 +163,19 @@ def _driver(
         max_output=args.max_output,
         telemetry=telemetry,
     )
+
+
+def _hint_threads(policy: Policy, args: argparse.Namespace) -> None:
+    """A limit per thread remembers what earlier runs used only where they say whose they are, and are kept."""
+    names = [limit.id for limit in policy.limits if limit.scope == "thread" and limit.max is not None]
+    if not names or (args.thread and args.journal):
+        return
+    counted = f"{quoted(names, 'and')} {'counts' if len(names) == 1 else 'count'} for this run alone"
+    if args.thread:
+        hint = f"without --journal PATH {counted}; with it the next run of the thread"
+    else:
+        hint = f"without --thread ID {counted}; with it and --journal PATH the next run"
+    print(f"policy run: {hint} goes on from what this one used", file=sys.stderr)
 
 
 def _approver(policy: Policy, view: PlainView) -> Approver | None:
@@ -204,7 +221,7 @@ async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -
             with view:
                 async for event in handle:
                     view.show(event)
-        return await handle, list(view.budgets.values())
+        return await handle, view.budgets
     finally:
         release()
         await driver.aclose()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
@@ -37,11 +37,19 @@ def one_line(text: str) -> str:
 
 
 class PlainView:
-    """One line for each thing that happens. ``budgets`` is where each limit stands, in the policy's order."""
+    """One line for each thing that happens. ``limits`` are the names of the policy's limits in its file's order."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, limits: Sequence[str] = ()) -> None:
         self.out = out or sys.stderr
-        self.budgets: dict[str, s.Budget] = {}
+        self.limits = limits
+        self._budgets: dict[str, s.Budget] = {}
+
+    @property
+    def budgets(self) -> list[s.Budget]:
+        """Where each limit stands, in the file's order: it is told in the order in which limits are looked at."""
+        known = list(self._budgets.values())  # asked for from another thread too
+        place = {name: number for number, name in enumerate(self.limits)}
+        return sorted(known, key=lambda budget: place.get(budget.limit, len(place)))
 
     def __enter__(self) -> PlainView:
         return self
@@ -56,7 +64,7 @@ class PlainView:
     def show(self, event: s.AnyStreamEvent) -> None:
         """Tell about an event."""
         if isinstance(event, s.Budget):
-            self.budgets[event.limit] = event
+            self._budgets[event.limit] = event
         elif line := self.line(event):
             self.print(line)
 
@@ -183,7 +191,7 @@ class LiveView(PlainView):
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1))
-        for budget in list(self.budgets.values()):  # drawn from another thread
+        for budget in self.budgets:
             numbers = f"{amount(budget.unit, budget.used)} of {amount(budget.unit, budget.maximum)}"
             table.add_row(budget.limit, bar(budget.used, budget.maximum), numbers)
         parts: list[RenderableType] = [table]

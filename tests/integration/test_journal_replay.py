@@ -184,3 +184,35 @@ def test_a_stored_policy_of_another_release(journal: Path, capsys: pytest.Captur
     db.close()
     assert main(["replay", str(journal)]) == 2
     assert "use the release that wrote it, or name a policy with --policy" in capsys.readouterr().err
+
+
+PARAM = 'policy "p" lang 1\nextends "../base/b.policy"\nparam rounds = 5\n\nlimits {\n  tool_iterations rounds\n}\n'
+BASE = 'policy "base" lang 1\nlimits {\n  llm_calls 2 then finalize\n}\n'
+
+
+def test_the_other_policy_takes_params_and_a_root(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("j"), "r", EVENTS)
+    for folder, name, text in (("own", "p.policy", PARAM), ("base", "b.policy", BASE)):
+        Path(folder).mkdir()
+        Path(folder, name).write_text(text)
+    assert main(["replay", "j", "--policy", "own/p.policy"]) == 2
+    assert "error[P405]" in capsys.readouterr().err
+    assert main(["replay", "j", "--policy", "own/p.policy", "--root", "."]) == 0
+    assert capsys.readouterr().out == "run r: all 7 decisions are the same\n"
+    assert main(["replay", "j", "--policy", "own/p.policy", "--root", ".", "--set", "rounds=0"]) == 1
+    assert (
+        "  now    end the run: incomplete, tool_iterations (0 of 0 used)  [own/p.policy:6]\n" in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(("option", "value"), [("--set", "rounds=0"), ("--root", ".")])
+def test_options_of_a_policy_need_one(
+    option: str, value: str, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(journal), option, value]) == 2
+    assert capsys.readouterr().err == (
+        f"policy replay: {option} is for the policy that --policy names; a run's own policy is replayed as it was\n"
+    )
