@@ -20,6 +20,7 @@ from engine.core.state import (
     ASKED,
     ENDED,
     IMPLIED,
+    LATE_ATTEMPTS,
     NO_TIME,
     REFUSED,
     REPLIED,
@@ -58,9 +59,17 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     attempt = call.attempt + 1
     # Only breakers ask how long an execution took.
     first = (call.started or e.at) if facts.breakers else 0
-    started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes)
+    started = RoundCall(
+        call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes, _given_up(call)
+    )
     after = State(s.vars, e.at, s.n, s.call, _with(s.round, found, started), s.book)
     return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
+
+
+def _given_up(call: RoundCall) -> int:
+    """The attempts without an end, once the one in flight, if there is one, gives way to another."""
+    known = 0 < call.attempt <= LATE_ATTEMPTS
+    return call.unreported | (1 << (call.attempt - 1)) if known else call.unreported
 
 
 def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, ...], at: int) -> bool:
@@ -102,7 +111,9 @@ def _skipped(core: Core, s: State, at: int, i: int, call: RoundCall) -> Reply:
 def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result:
     """The call will not start after all: it gets a result that says why, and the round goes on without it."""
     call = s.round[i]
-    replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes)
+    replied = RoundCall(
+        call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes, unreported=_given_up(call)
+    )
     closed = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
     after, decision = _one_less(core, s, at, _with(s.round, i, replied))
     if isinstance(decision, End):
@@ -111,15 +122,18 @@ def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result
 
 
 def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
-    """An execution has ended. A late end of an earlier attempt, or after the end, changes nothing."""
+    """An execution has ended. A late end of an earlier attempt changes nothing but what was used."""
     phase, found = s.vars[PHASE], find(s.round, e.id)
     if phase == Phase.ENDED:
         return s, Wait(NO_TIME)
     if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
         return s, Illegal(f"tool call {e.id} is not one of the round in hand")
     call = s.round[found]
-    if call.status in (ENDED, REPLIED, ASKED) or e.attempt < call.attempt:
-        return s, Wait(wake_at(s))
+    # Hosts that do not ask before a start begin with the attempt that the verdict named, the first.
+    if not 1 <= e.attempt <= max(1, call.attempt) or call.status == ASKED:
+        return s, Illegal(f"attempt {e.attempt} of tool call {e.id} was never started")
+    if e.attempt < call.attempt or call.status in (ENDED, REPLIED):
+        return _ended_late(core, s, e, found)
     if e.usage is not None:
         book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
         s = structs.replace(s, book=book)
@@ -136,6 +150,7 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
         e.status,
         e.result,
         call.probes,
+        call.unreported,
     )
     if phase == Phase.STOPPING:
         return ended_in_flight(core, s, e.at, _with(s.round, found, done))
@@ -151,6 +166,19 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     if e.ends:
         return _tool_ends(core, structs.replace(s, round=calls), e)
     return _one_less(core, s, e.at, calls, notes)
+
+
+def _ended_late(core: Core, s: State, e: ToolEnded, i: int) -> Result:
+    """The end of an attempt that was given up for a further one: what it used is charged, once."""
+    call, bit = s.round[i], 1 << (e.attempt - 1)
+    if not call.unreported & bit:
+        return s, Wait(wake_at(s))
+    book = s.book
+    if e.usage is not None:
+        book = structs.replace(book, spent=core.amounts.charge_tool(book.spent, e.usage))
+    known = structs.replace(call, unreported=call.unreported & ~bit)
+    after = State(s.vars, e.at, s.n, s.call, _with(s.round, i, known), book)
+    return after, Wait(wake_at(after))
 
 
 def _again(core: Core, s: State, e: ToolEnded, i: int) -> Result | None:

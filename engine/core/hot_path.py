@@ -256,14 +256,14 @@ def step(state, event):
         (proposed,) = round
         id, tool = proposed.id, proposed.tool
         <UNTIL>
-        if event.id != id or proposed.status > STARTED or at >= <END>:
+        if event.id != id or proposed.status or at >= <END>:
             return general(state, event)
         <ASKED_AGAIN>
         <WATCHED>
         <TIMED>
-        n, attempt = state.n, proposed.attempt + 1
-        started = RoundCall(id, tool, proposed.args, STARTED, attempt, "", <DEADLINE>)
-        decision = Execute(n, 0, id, attempt, <DEADLINE>, "default: execute")
+        n = state.n
+        started = RoundCall(id, tool, proposed.args, STARTED, 1, "", <DEADLINE>)
+        decision = Execute(n, 0, id, 1, <DEADLINE>, "default: execute")
         return State(v, at, n, state.call, (started,), book), decision
     if kind is ToolEnded:
         at, round = event.at, state.round
@@ -274,7 +274,7 @@ def step(state, event):
         if (
             event.id != call.id
             or call.status > STARTED
-            or event.attempt < call.attempt
+            or event.attempt != (call.attempt or 1)
             or event.usage is not None
             or event.ends
             <WATCHED_END>

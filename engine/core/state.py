@@ -107,6 +107,9 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
 # How far a tool call of the current round has come.
 WAITING, STARTED, ENDED, REPLIED, ASKED = 0, 1, 2, 3, 4
 
+LATE_ATTEMPTS: Final = 53
+"""Attempts of one tool call whose late ends are told apart: as many bits as every JSON reader keeps."""
+
 # What stands behind the calls of a round that was opened by its first tool, before the reply was shown: the round was
 # admitted, or refused.
 IMPLIED, REFUSED = 5, 6
@@ -117,7 +120,8 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
 
     ``started`` and ``ended`` are times (ms), ``outcome`` how the execution ended and ``result`` the key of its result:
     what breakers are told when the round is complete. ``probes`` are the breakers whose probe it is. While a person is
-    asked, ``deadline`` is the end of the time to answer.
+    asked, ``deadline`` is the end of the time to answer. ``unreported`` are attempts that the host gave up before they
+    had ended, as bits (of the first ``LATE_ATTEMPTS``): what they used may still be told, once.
     """
 
     id: str
@@ -132,6 +136,7 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     outcome: str = ""
     result: str = ""
     probes: tuple[int, ...] = ()
+    unreported: int = 0
 
 
 class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):

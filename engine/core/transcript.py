@@ -62,7 +62,9 @@ class Transcript:
     """An immutable value: ``apply`` returns the next one, in constant time for each message added."""
 
     __slots__ = (
+        "_attempts",
         "_call",
+        "_early",
         "_ended",
         "_length",
         "_log",
@@ -86,6 +88,10 @@ class Transcript:
         self._waiting = 0
         """How many of them wait for one."""
         self._results: dict[str, Entry] = {}
+        self._early: dict[str, Entry] = {}
+        """Results of calls whose reply was not shown yet."""
+        self._attempts: dict[str, int] = {}
+        """Which attempt of a call is in flight, where it is not the first: the end of another is no result."""
         self._call = ""
         self._stopping = False
         self._ended = False
@@ -114,7 +120,8 @@ class Transcript:
         """The conversation after ``event``, which got ``decision``."""
         if self._ended or decision.__class__ is d.Illegal:
             return self
-        if (event.__class__, decision.__class__) in _SILENT and self._reply is None:
+        further = isinstance(decision, d.Execute) and decision.attempt > 1
+        if (event.__class__, decision.__class__) in _SILENT and self._reply is None and not further:
             return self
         after = self._copy()
         if hear := _HEAR.get(event.__class__):
@@ -133,6 +140,8 @@ class Transcript:
         new._positions = self._positions
         new._waiting = self._waiting
         new._results = self._results
+        new._early = self._early
+        new._attempts = self._attempts
         new._call = self._call
         new._stopping = self._stopping
         new._ended = False
@@ -146,7 +155,7 @@ class Transcript:
             self._reply = event
 
     def _tool_ended(self, event: e.ToolEnded, decision: d.AnyDecision) -> None:
-        if not isinstance(decision, d.Execute):
+        if not isinstance(decision, d.Execute) and event.attempt >= self._attempts.get(event.id, 1):
             self._answer(((event.id, _result_of(event)),))
 
     def _call_requested(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
@@ -154,7 +163,7 @@ class Transcript:
             self._answer([(id, Entry("result", text=ANSWERED_BY_HOST)) for id in event.answered])
             self._complete()
         if event.call != self._call:
-            self._call = event.call
+            self._call, self._early, self._attempts = event.call, {}, {}
             self._given(event.refs)
 
     def _run_started(self, event: e.RunStarted, decision: d.AnyDecision) -> None:
@@ -188,6 +197,10 @@ class Transcript:
     def _called(self, decision: d.Call) -> None:
         self._reply = None
 
+    def _executed(self, decision: d.Execute) -> None:
+        if decision.attempt > 1:
+            self._attempts = self._attempts | {decision.id: decision.attempt}
+
     def _accept_reply(self, decision: d.AnyDecision | None = None) -> None:
         reply, self._reply = self._reply, None
         if reply is None or not _says_something(reply):
@@ -199,6 +212,9 @@ class Transcript:
             if call.kind != "hosted":
                 self._positions[call.id] = i
                 self._waiting += call.kind == "function"
+        early, self._early = self._early, {}
+        if early:
+            self._answer(early.items())
 
     def _close(self, verdicts: Sequence[d.Execute | d.Ask | d.Reply]) -> None:
         closed = []
@@ -214,7 +230,9 @@ class Transcript:
         known = self._results.copy()
         for id, result in results:
             position = self._positions.get(id)
-            if position is not None and id not in known:
+            if position is None:
+                self._early = {id: result} | self._early
+            elif id not in known:
                 known[id] = result
                 self._waiting -= self._open[position].kind == "function"
         self._results = known
@@ -250,6 +268,7 @@ _HEAR: dict[type, Callable[[Transcript, Any, d.AnyDecision], None]] = {
 _OBEY: dict[type, Callable[[Transcript, Any], None]] = {
     d.Continue: Transcript._accept_reply,
     d.Call: Transcript._called,
+    d.Execute: Transcript._executed,
     d.Retry: Transcript._retried,
     d.Reply: Transcript._refused,
     d.RunTools: Transcript._run_tools,

@@ -87,7 +87,7 @@ class Watch:
             return False
         if isinstance(event, e.ToolEnded):
             tool = self._tools.get(event.id)
-            return tool is None or tool.results > 0 or event.attempt < tool.attempt
+            return tool is None or (event.attempt not in tool.lost and self._tells_nothing(event))
         if isinstance(event, e.UsageReported | e.ModelReplied | e.ModelFailed):
             return event.usage is None or (event.call, event.attempt) != self._last
         return False
@@ -481,6 +481,8 @@ class Watch:
             if not self._stopping and self.outcome is None:
                 self._joined(event, decision)
             return
+        if tool.attempt and not tool.results and isinstance(decision, d.Execute | d.Reply):
+            tool.lost.add(tool.attempt)
         if isinstance(decision, d.Execute):
             if decision.attempt != tool.attempt + 1:
                 self._break(f"L3: attempt {decision.attempt} of tool call {event.id} is out of turn")
@@ -600,7 +602,14 @@ class Watch:
 
     def _tool_ended(self, event: e.ToolEnded, decision: d.AnyDecision) -> None:
         tool = self._tools.get(event.id)
-        if tool is None or tool.results or event.attempt < tool.attempt or self.outcome is not None:
+        if tool is None or self.outcome is not None:
+            return
+        if event.attempt in tool.lost:
+            tool.lost.remove(event.attempt)
+            if event.usage is not None:
+                self.ledger.tools.append(event.usage)
+            return
+        if self._tells_nothing(event):
             return
         if event.usage is not None:
             self.ledger.tools.append(event.usage)
@@ -617,6 +626,11 @@ class Watch:
             self._observe("tool_ended", {})
         else:
             self._tool_done(ends=isinstance(decision, d.End))
+
+    def _tells_nothing(self, event: e.ToolEnded) -> bool:
+        """It ends nothing: its tool call has a result, or an end of that attempt."""
+        tool = self._tools[event.id]
+        return tool.results > 0 or event.attempt < tool.attempt
 
     def _retried(self, tool: _Tool, decision: d.Execute) -> None:
         granted = [r.retry.times for r in self.policy.tools if r.retry and fnmatchcase(tool.name, r.glob)]
@@ -717,6 +731,8 @@ class _Tool:
         self.probes: set[int] = set()
         self.outcome = self.result = ""
         self.started = self.took = 0
+        self.lost: set[int] = set()
+        """Attempts that were given up before they had ended."""
 
     @property
     def pending(self) -> bool:

@@ -117,8 +117,8 @@ def test_the_end_of_an_earlier_attempt_ends_nothing() -> None:
     both, state, _ = play(Policy(name="p"), e.CallRequested(0, "1"), reply, asked, asked)
     after, decision = both.step(state, e.ToolEnded(0, "1.0", attempt=1))
     assert isinstance(decision, d.Wait)
-    assert after is state
-    _, decision = both.step(state, e.ToolEnded(0, "1.0", attempt=2))
+    assert both.generated.used(after) == both.generated.used(state)
+    _, decision = both.step(after, e.ToolEnded(0, "1.0", attempt=2))
     assert isinstance(decision, d.Continue)
 
 

@@ -105,7 +105,7 @@ def test_a_tool_that_is_started_again_has_no_result_yet() -> None:
     run = d.RunTools(2, 1, (execute(0, "1.0"),))
     pairs: list[Pair] = [(replied("1.0"), run), (ended("1.0", "failed"), d.Execute(3, 0, "1.0", 2, 99))]
     assert said(*pairs) == [REPLY]
-    assert said(*pairs, (ended("1.0", ref="second"), d.Continue())) == [REPLY, result(0, "second")]
+    assert said(*pairs, (e.ToolEnded(3, "1.0", 2, ref="second"), d.Continue())) == [REPLY, result(0, "second")]
 
 
 def test_only_the_first_result_counts() -> None:
@@ -330,3 +330,31 @@ def test_problems(given: Sequence[Message], expected: list[str]) -> None:
     found = problems(given)
     assert len(found) == len(expected)
     assert all(f.startswith(start) for f, start in zip(found, expected, strict=True)), found
+
+
+def test_the_late_end_of_an_attempt_that_was_given_up_is_no_result() -> None:
+    again = (e.ToolRequested(3, "1.0"), d.Execute(2, 0, "1.0", 2, 99))
+    late = (e.ToolEnded(3, "1.0", 1, "failed", ref="late"), d.Wait(9))
+    now = (e.ToolEnded(4, "1.0", 2, ref="now"), d.Continue())
+    run = d.RunTools(2, 1, (execute(0, "1.0"),))
+    first = (e.ToolRequested(3, "1.0"), execute(0, "1.0"))
+    assert said((replied("1.0"), run), first, again, late, now) == [REPLY, result(0, "now")]
+
+
+def test_results_that_come_before_their_reply_are_kept_for_it() -> None:
+    asked = (e.ToolRequested(3, "1.1"), execute(1, "1.1"))
+    refused = (e.ToolRequested(3, "1.0"), refuse(0, "1.0"))
+    done = (ended("1.1"), d.Continue())
+    merged = d.RunTools(2, 1, (refuse(0, "1.0"), execute(1, "1.1")), complete=True)
+    assert said(asked, refused, done, (replied("1.0", "1.1"), merged)) == [
+        REPLY,
+        result(0, text="no", error=True),
+        result(1, "result 1.1"),
+    ]
+
+
+def test_results_whose_reply_never_came_are_those_of_no_other() -> None:
+    asked = (e.ToolRequested(3, "x"), execute(0, "x"))
+    next_call = (e.CallRequested(4, "2"), d.Call(3, "2", 1, "main", 99))
+    merged = (replied("x", call="2"), d.RunTools(4, 2, (execute(0, "x"),)))
+    assert said(asked, (ended("x"), d.Continue()), next_call, merged) == [REPLY]
