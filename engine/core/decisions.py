@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from engine.core.state import Outcome
+from engine.core.state import NO_TIME, Outcome
 
 
 class Note(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -108,7 +108,10 @@ class Execute(Decision, frozen=True, tag="execute"):
 
 
 class Ask(Decision, frozen=True, tag="ask"):
-    """Ask a person whether this tool call may run, until ``until`` (ms), and report ``ApprovalGiven``."""
+    """Ask a person whether this tool call may run, until ``until`` (ms), and report ``ApprovalGiven``.
+
+    ``external``: the host's user executes the call; what comes back is its ``ToolEnded``, with attempt 0.
+    """
 
     n: int
     i: int
@@ -116,6 +119,7 @@ class Ask(Decision, frozen=True, tag="ask"):
     until: int
     because: str = ""
     notes: tuple[Note, ...] = ()
+    external: bool = False
 
 
 class Reply(Decision, frozen=True, tag="reply"):
@@ -137,6 +141,37 @@ class RunTools(Decision, frozen=True, tag="run_tools"):
     round: int
     verdicts: tuple[Execute | Ask | Reply, ...]
     complete: bool = False
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Request(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a suspended run waits for, from a person.
+
+    ``tool``: may this call run? ``external``: the result of a call that the host's user executes. Both have the call's
+    ``id`` and its ``tool``. ``extension``: may the limit ``id`` grow by ``up_to``? ``used`` and ``maximum`` are in its
+    unit. No answer by ``until`` (ms) is a refusal.
+    """
+
+    id: str
+    kind: Literal["tool", "extension", "external"]
+    tool: str = ""
+    resource: str = ""
+    used: int = 0
+    maximum: int = 0
+    up_to: int = 0
+    until: int = NO_TIME
+
+
+class Suspend(Decision, frozen=True, tag="suspend"):
+    """Nothing is in flight and only people are awaited: keep the state, and report their answers when they come.
+
+    ``until`` (ms) is the nearest end of a request's time: send a ``Tick`` then.
+    """
+
+    n: int
+    requests: tuple[Request, ...]
+    until: int = NO_TIME
     because: str = ""
     notes: tuple[Note, ...] = ()
 
@@ -187,9 +222,11 @@ class Illegal(Decision, frozen=True, tag="illegal"):
     notes: tuple[Note, ...] = ()
 
 
-AnyDecision = Continue | Wait | Call | Retry | Execute | Ask | Reply | RunTools | Resolve | Stop | End | Illegal
+AnyDecision = (
+    Continue | Wait | Call | Retry | Execute | Ask | Reply | RunTools | Suspend | Resolve | Stop | End | Illegal
+)
 
-NUMBERED = (Call, Retry, RunTools, Execute, Resolve, Stop, End)
+NUMBERED = (Call, Retry, RunTools, Execute, Suspend, Resolve, Stop, End)
 """Decisions that start something: they have a step number and a digest."""
 
 _encoder = msgspec.json.Encoder(order="sorted")

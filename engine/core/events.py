@@ -22,13 +22,15 @@ class Proposed(Struct, frozen=True, gc=False, omit_defaults=True):
     """One call a model proposes. ``id`` is unique within the run (the driver writes ``round.position``).
 
     ``args`` is the canonical key of the arguments (``engine.core.canonical.arguments_key``), empty if not JSON.
-    ``problem`` says in words why arguments that do not parse or validate were not accepted.
+    ``problem`` says in words why arguments that do not parse or validate were not accepted. ``kind``: a tool of the
+    host (``function``, ``external`` if the host's user executes it, ``agent`` if it is a delegation), the answer
+    (``output``), what the provider has executed itself (``hosted``), or a change of agent (``handoff``).
     """
 
     id: str
     name: str
     args: str = ""
-    kind: Literal["function", "output", "hosted"] = "function"
+    kind: Literal["function", "output", "hosted", "external", "handoff", "agent"] = "function"
     registered: bool = True
     problem: str = ""
 
@@ -125,11 +127,15 @@ class ToolRequested(Event, frozen=True, tag="tool_requested"):
 
 
 class ToolEnded(Event, frozen=True, tag="tool_ended"):
-    """One execution has ended. ``result`` keys its result; ``ends``: it ends the run; ``jitter`` 0..999."""
+    """One execution has ended. ``result`` keys its result; ``ends``: it ends the run; ``jitter`` 0..999.
+
+    ``deferred``: the tool has taken the call but not done it yet; its result comes later, by a further ``ToolEnded``
+    with attempt 0 or that of the start. So does the result of an external call, which has no attempt (0 or 1).
+    """
 
     id: str
     attempt: int = 1
-    status: Literal["ok", "failed", "timed_out", "cancelled", "denied", "unknown"] = "ok"
+    status: Literal["ok", "failed", "timed_out", "cancelled", "denied", "deferred", "unknown"] = "ok"
     result: str = ""
     usage: Usage | None = None
     ends: Literal["", "answer", "stop"] = ""
@@ -147,6 +153,18 @@ class ApprovalGiven(Event, frozen=True, tag="approval_given"):
     answer: Literal["granted", "refused", "expired", "nobody"] = "granted"
     args: str | None = None
     ref: str = ""
+
+
+class ExtensionAnswered(Event, frozen=True, tag="extension_answered"):
+    """A person has answered whether a limit may grow, or the time to do so is over, or nobody is there to ask.
+
+    ``id`` is the limit's (``tokens``, ``tool_calls per run``…); ``amount`` how much more is granted, in the limit's
+    unit: 0 grants what was asked for, and more than that is cut to it.
+    """
+
+    id: str
+    answer: Literal["granted", "refused", "expired", "nobody"] = "granted"
+    amount: int = 0
 
 
 class UsageReported(Event, frozen=True, tag="usage_reported"):
@@ -177,6 +195,7 @@ AnyEvent = (
     | ToolRequested
     | ToolEnded
     | ApprovalGiven
+    | ExtensionAnswered
     | UsageReported
     | Tick
     | Cancelled

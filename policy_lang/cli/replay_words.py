@@ -36,6 +36,8 @@ def event_words(event: e.AnyEvent) -> str:
             return f"tool call {id} ends: {status}"
         case e.ApprovalGiven(id=id, answer=answer):
             return f"about tool call {id} a person is asked: {answer}"
+        case e.ExtensionAnswered(id=id, answer=answer):
+            return f"about more {id} a person is asked: {answer}"
         case e.UsageReported(call=call, usage=usage):
             return f"call {call} has used {usage.input} input and {usage.output} output tokens so far"
         case e.Tick():
@@ -59,10 +61,12 @@ def decision_words(decision: d.AnyDecision, at: int) -> str:
             return _verdicts(decision)
         case d.Execute(id=id):
             return f"run tool call {id}"
-        case d.Ask(id=id):
-            return f"ask a person about tool call {id}"
+        case d.Ask(id=id, external=external):
+            return f"wait for the result of tool call {id}" if external else f"ask a person about tool call {id}"
         case d.Reply(id=id, why=why):
             return f"refuse tool call {id} ({why})"
+        case d.Suspend(requests=requests):
+            return f"suspend: {_some([_request(request) for request in requests])}"
         case d.Resolve(name=name):
             return f"ask the host's function {name}"
         case d.Stop(cancel_call=call, cancel=tools):
@@ -135,6 +139,12 @@ def _call(decision: d.Call) -> str:
     client = f" with {decision.client}" if decision.client else ""
     final = f" as the final call, without tools ({decision.why})" if decision.final else ""
     return f"make {which} {decision.call}{client}{final}"
+
+
+def _request(request: d.Request) -> str:
+    if request.kind == "extension":
+        return f"may {request.id} grow by {request.up_to}?"
+    return f"tool call {request.id} waits for {'its result' if request.kind == 'external' else 'a person'}"
 
 
 def _verdicts(decision: d.RunTools) -> str:
