@@ -35,6 +35,7 @@ REPAIRS = (
     blocks.one_line,
     blocks.brace_below,
     edits.missing_then,
+    edits.needless_then,
     edits.reserved_name,
     notation.foreign_sign,
     notation.foreign_number,

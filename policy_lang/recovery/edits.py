@@ -34,6 +34,20 @@ def missing_then(site: Site) -> bool:
     return True
 
 
+def needless_then(site: Site) -> bool:
+    """A ``then`` before the first step of a rule, or twice before a step."""
+    token, before = site.token, site.before
+    rest = site.rest(site.parser.index + 1)
+    if token.text != "then" or rest[0].kind == NEWLINE or not site.reads(rest):
+        return False
+    twice = before is not None and before.text == "then"
+    label = Label(site.at(token), "a second one" if twice else "only the steps after the first have one")
+    fix = (Edit(site.span(token.start, rest[0].start), ""),)
+    site.report("P100", "unexpected `then`", label, help=f"leave it out: `{rest[0].text}` follows directly", fix=fix)
+    site.replace(1)
+    return True
+
+
 def reserved_name(site: Site) -> bool:
     """``let stop = …``: a verb where a name is expected."""
     token = site.token

@@ -246,12 +246,16 @@ def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
     if line.reasons is not None:
         span = line.reasons[0].span
         values.report.error("P209", "`on unknown_tool` takes no reasons", span, "expected a step such as `reply 3`")
-    first, steps = line.steps[0], line.steps
+    first, *rest = line.steps
+    later = tuple(step for step in rest if not _no_answer(step, True, values.report))
+    steps = later
     value = Amount(0, "0", first.span)
-    if isinstance(first, tree.Reply):
+    if not isinstance(first, tree.Reply):
+        steps = later if _no_answer(first, False, values.report) else (first, *later)
+    else:
         use = Use("`reply`", COUNT, unlimited=True)
         found = values.amount(first.count, use)
-        value, steps = found or value, steps[1:]
+        value = found or value
         if found is None:
             ladder(steps, resource, line.what.span, values)
             return None
@@ -266,3 +270,22 @@ def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
         "origin": origin(line.span),
     }
     return LimitLine(data, line, line.what.span, value)
+
+
+def _no_answer(step: tree.Step, later: bool, report: Report) -> bool:
+    """Is this a step that does nothing about the call of an unknown tool? Then that is told."""
+    if not isinstance(step, tree.Retry | tree.Fallback | tree.Reply):
+        return False
+    message = f"`{step.keyword}` is no answer to a call of an unknown tool"
+    help = "remove it"
+    if isinstance(step, tree.Reply):
+        message = "`reply` comes once, as the first step"
+        help = "write one number: how often the model is told that there is no such tool"
+    elif not later:
+        number = getattr(getattr(step, "count", None), "text", "N")
+        help = f"write `reply {number}`: that often the model is told that there is no such tool, and may go on"
+    label = (
+        "expected `stop`, `finalize`, `extend` or `consult`" if later else "expected `reply N`, `stop` or `finalize`"
+    )
+    report.error("P208", message, step.span, label, help=help)
+    return True
