@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.core.ladders import (
     DEFAULT_RETRY_MS,
+    Ask,
     Consult,
     Extend,
     FailureStep,
@@ -93,6 +94,8 @@ def _limit(limit: Limit) -> str:
         words.append(f"reserve {_quantity(limit.resource, limit.reserve)}")
     if limit.atomic:
         words.append("atomic")
+    if limit.counting_approvals:
+        words.append("counting approvals")
     words += [f"then {_step(limit.resource, step)}" for step in limit.then]
     return " ".join(words)
 
@@ -109,6 +112,9 @@ def _step(resource: str, step: Step) -> str:
             return f"extend {amount(resource, by)} once"
         case Finalize(text=text, using=using):
             return _final(text, using)
+        case Ask(up_to=up_to, times=times):
+            most = "" if up_to is None else f" up to {amount(resource, up_to)}"
+            return f"ask{most}{'' if times == 1 else f' times {times}'}"
         case Consult(name=name):
             return f"consult {name}"
 

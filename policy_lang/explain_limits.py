@@ -7,7 +7,7 @@ not told. Decides nothing; what it claims is tested against ``step``.
 from __future__ import annotations
 
 from engine.core.machine.plan import Plan
-from engine.core.policy import Breaker, Consult, Extend, Finalize, Limit, Policy, Step, Stop
+from engine.core.policy import Ask, Breaker, Consult, Extend, Finalize, Limit, Policy, Step, Stop
 from policy_lang.explain_words import NOUNS, SUBJECTS, amount, at_most, ended
 from policy_lang.names import listed
 from policy_lang.texts import quote
@@ -82,6 +82,8 @@ class _Telling:
             return self._extended(step) + self._tail(position + 1)
         if isinstance(step, Consult):
             return self._consulted(step, position)
+        if isinstance(step, Ask):
+            return self._asked(step) + self._without_grant(position + 1)
         failing = f"; if `{step.using}` fails{self._otherwise(position + 1)}" if step.using else ""
         return f"; {self._final(step)}{failing}"
 
@@ -113,6 +115,10 @@ class _Telling:
                 return f"extending it once by {amount(self.resource, by)}"
             case Finalize():
                 return f"a final call {final_call(step, self.policy)}"
+            case Ask():
+                most = step.up_to or self.plan.maximum
+                self.maximum += most * step.times
+                return f"asking a person for up to {amount(self.resource, most)} more"
             case Consult(name=name):
                 return f"asking the host's function `{name}`"
             case Stop():
@@ -135,6 +141,19 @@ class _Telling:
         self.maximum += by
         capped = f" (capped: {amount(self.resource, step.by)} is more than the limit itself)" if by < step.by else ""
         return f", extended once by {amount(self.resource, by)}{capped} when that is not enough" if by else ""
+
+    def _asked(self, step: Ask) -> str:
+        """A person may grant more, as often as the step says."""
+        most = step.up_to or self.plan.maximum
+        self.maximum += most * step.times
+        often = (
+            "" if step.times == 1 else f" each time, {'twice' if step.times == 2 else f'{step.times} times'} at most"
+        )
+        grant = f"who may grant up to {amount(self.resource, most)} more{often}"
+        return f"; when that is not enough, the run waits for a person, {grant}"
+
+    def _without_grant(self, position: int) -> str:
+        return f"; without a grant, {self._tail(position).removeprefix('; ').removeprefix(', ')}"
 
     # ---- the end of the ladder
 

@@ -77,6 +77,17 @@ class Extend(LadderStep):
     by: Positive
 
 
+class Ask(LadderStep):
+    """A person is asked for at most ``up_to`` more each time, ``times`` times in the life of the limit's scope.
+
+    ``None`` is as much as the original maximum. Unlike an extension it is not capped: a person says what they grant.
+    """
+
+    do: Literal["ask"] = "ask"
+    up_to: Positive | None = None
+    times: Positive = 1
+
+
 class Consult(LadderStep):
     """The host's function ``name`` chooses one of the later steps; if it fails or names none of them, the next."""
 
@@ -117,7 +128,7 @@ class Fallback(LadderStep):
         return self
 
 
-Step = Annotated[Stop | Finalize | Extend | Consult, Field(discriminator="do")]
+Step = Annotated[Stop | Finalize | Extend | Ask | Consult, Field(discriminator="do")]
 """A step of the ladder of a limit."""
 
 FailureStep = Annotated[Stop | Finalize | Retry | Fallback | Consult, Field(discriminator="do")]

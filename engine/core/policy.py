@@ -9,251 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from engine.core.agents import AgentRules, Agents, TreeLimit, TreeResourceName, no_repeats
 from engine.core.ladders import (
+    Ask,
     Consult,
-    Count,
     Extend,
     FailureStep,
     Fallback,
     Finalize,
-    Name,
     Origin,
     Part,
-    Positive,
     Retry,
     Step,
     Stop,
 )
-from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES, SEMANTICS_VERSION, limit_name
-
-MAX_WINDOW = 64
-"""Longest memory of a detector, in executions."""
-
-ResourceName = Literal[
-    "llm_calls",
-    "llm_attempts",
-    "tool_iterations",
-    "tool_calls",
-    "unknown_tools",
-    "tokens",
-    "input_tokens",
-    "output_tokens",
-    "cost",
-    "wall",
-    "attempt_wall",
-]
-ScopeName = Literal["run", "thread", "subtree", "node"]
-
-
-class Limit(Part):
-    """At most ``max`` of ``resource`` in ``scope``, and the ladder of steps taken there, one at a time."""
-
-    resource: ResourceName
-    scope: ScopeName | None = None
-    max: Count | None
-    reserve: Count = 0
-    atomic: bool = False
-    locked: bool = False
-    then: tuple[Step, ...] = ()
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Limit:
-        known = RESOURCES[self.resource]
-        if self.scope is None and known.scope:
-            object.__setattr__(self, "scope", known.scope)
-        if self.scope is not None and self.scope not in known.scopes:
-            raise ValueError(f"{self.resource} cannot be limited per {self.scope}")
-        if self.reserve and not known.reservable:
-            raise ValueError(f"{self.resource} takes no reserve")
-        if self.max is not None and self.reserve > self.max:
-            raise ValueError(f"the reserve of {self.resource} is larger than its maximum")
-        if self.atomic and self.resource != "tool_calls":
-            raise ValueError("only tool_calls can be atomic")
-        if self.resource == "attempt_wall" and self.then:
-            raise ValueError("attempt_wall has no ladder: an attempt that takes longer has failed with `timeout`")
-        if sum(isinstance(step, Extend) for step in self.then) > 1:
-            raise ValueError(f"{self.resource} can be extended once, not more often")
-        for step in self.then:
-            if isinstance(step, Extend) and not known.extendable:
-                raise ValueError(f"{self.resource} cannot be extended")
-            if isinstance(step, Finalize) and known.reservable and not self.reserve and self.max is not None:
-                raise ValueError(f"finalize on {self.resource} needs a reserve: without one it could never happen")
-        return self
-
-    @property
-    def id(self) -> str:
-        """Name of the limit, unique in a policy: ``llm_calls`` or ``tokens per thread``."""
-        return limit_name(self.resource, self.scope)
-
-
-class Finalization(Part):
-    """How the final call is made."""
-
-    prefer: tuple[str, ...] = ()
-    mode: Literal["proactive", "reactive"] = "proactive"
-    text: str | None = None
-    """The result every tool call of a refused round gets in reactive mode."""
-    using: str | None = None
-    """The host's resolver of that text, instead of ``text``."""
-    tools: Literal["strip", "forbid"] = "strip"
-    empty_retries: Count = 0
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Finalization:
-        for name in self.prefer:
-            if name not in PREFER_ORDER:
-                raise ValueError(f"prefer does not know {name}")
-        if len(set(self.prefer)) != len(self.prefer):
-            raise ValueError("prefer names a resource twice")
-        if self.text is not None and self.using is not None:
-            raise ValueError("reactive mode takes a text or a resolver, not both")
-        if self.mode == "proactive" and (self.text is not None or self.using is not None):
-            raise ValueError("only reactive mode has a text")
-        return self
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Every reason, most preferred first: what ``prefer`` names, then the default order."""
-        return (*self.prefer, *(r for r in PREFER_ORDER if r not in self.prefer))
-
-
-class Threshold(Part):
-    """``at P% of RESOURCE``: once a run, when used x 100 >= percent x maximum."""
-
-    percent: Annotated[int, Field(ge=1, le=100, strict=True)]
-    resource: ResourceName
-    action: Literal["warn", "tell", "use"]
-    text: str | None = None
-    client: Name | None = None
-    """The client that later calls go to, for the rest of the run."""
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _text_fits(self) -> Threshold:
-        if self.resource == "attempt_wall":
-            raise ValueError("attempt_wall has no threshold: it is the time of one attempt")
-        if (self.action == "tell") != (self.text is not None):
-            raise ValueError("tell takes a text, no other action does")
-        if (self.action == "use") != (self.client is not None):
-            raise ValueError("use takes a client, no other action does")
-        return self
-
-
-class FailureRule(Part):
-    """What happens when a model call fails for one of ``reasons`` (``*``: for any but ``host``)."""
-
-    reasons: Annotated[tuple[str, ...], Field(min_length=1)]
-    then: Annotated[tuple[FailureStep, ...], Field(min_length=1)]
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _known(self) -> FailureRule:
-        for reason in self.reasons:
-            if reason != "*" and reason not in REASONS:
-                raise ValueError(f"no model call fails for {reason}")
-        return self
-
-
-class Detector(Part):
-    """One way a breaker trips.
-
-    ``same_args``: ``n`` failures in a row with equal arguments. ``alternating``: the last ``n`` failures are A, B, A,
-    B. ``failures``: ``n`` in a row. ``failure_rate``: at least ``percent`` of the last ``n``. ``same_result``: ``n``
-    times in a row the same arguments and the same result. ``slow``: the last ``n`` took ``ms`` or longer each.
-    """
-
-    kind: Literal["same_args", "alternating", "failures", "failure_rate", "same_result", "slow"]
-    n: Annotated[int, Field(ge=1, le=MAX_WINDOW, strict=True)]
-    percent: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
-    ms: Positive | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Detector:
-        if (self.kind == "failure_rate") != (self.percent is not None):
-            raise ValueError("failure_rate takes a percentage, no other detector does")
-        if (self.kind == "slow") != (self.ms is not None):
-            raise ValueError("slow takes a duration, no other detector does")
-        if self.kind == "alternating" and (self.n < 4 or self.n % 2):
-            raise ValueError("an alternating window is even and at least 4")
-        return self
-
-
-class Breaker(Part):
-    """Switches off a tool that keeps failing, for every tool that matches ``glob``, each by itself.
-
-    ``reset`` is when it is tried again (ms; never without), ``probe`` how many successes close it then.
-    """
-
-    glob: Annotated[str, Field(min_length=1)]
-    trips: Annotated[tuple[Detector, ...], Field(min_length=1)]
-    reset: Positive | None = None
-    probe: Positive | None = None
-    when_open: Literal["skip", "hide", "stop", "finalize"] = "skip"
-    text: str | None = None
-    """Result of a skipped call, or instruction of the final one."""
-    using: str | None = None
-    count_denied: Literal["nothing", "failure", "success"] = "nothing"
-    per_args: bool = False
-    apply: Literal["round_end", "now"] = "round_end"
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Breaker:
-        if self.probe is not None and self.reset is None:
-            raise ValueError("a breaker that never resets cannot probe")
-        if self.using is not None and (self.when_open != "finalize" or self.text is not None):
-            raise ValueError("only when_open finalize takes a resolver, and then no text")
-        if self.text is not None and self.when_open in ("hide", "stop"):
-            raise ValueError(f"when_open {self.when_open} takes no text")
-        kinds = [detector.kind for detector in self.trips]
-        if len(set(kinds)) != len(kinds):
-            raise ValueError("a breaker has each detector once")
-        return self
-
-
-class ToolRule(Part):
-    """What holds for the tools whose names match ``glob`` (``*`` and ``?``, case-sensitive)."""
-
-    glob: Annotated[str, Field(min_length=1)]
-    allow: bool = False
-    deny: bool = False
-    deny_text: str | None = None
-    limit: Count | None = None
-    limit_text: str | None = None
-    timeout: Positive | None = None
-    """Milliseconds one execution may take."""
-    ask: bool = False
-    ask_within: Positive | None = None
-    """Milliseconds a person has to answer; no answer in time is a refusal."""
-    retry: Retry | None = None
-    """Further attempts of an execution that failed; one execution, whatever its attempts."""
-    base: int = 0
-    """How many files up the ``extends`` chain it was written: an ``allow`` lifts only a deny of its own file."""
-    origin: Origin | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> ToolRule:
-        if self == ToolRule.model_construct(glob=self.glob, base=self.base, origin=self.origin):
-            raise ValueError("a tool rule must say something")
-        if self.allow and self.deny:
-            raise ValueError("a tool rule cannot allow and deny")
-        return self
-
-
-class Price(Part):
-    """Micro-dollars per million tokens of one model."""
-
-    model: str
-    input: Count
-    cached: Count | None = None
-    output: Count
-    origin: Origin | None = None
+from engine.core.statements import (
+    MAX_WINDOW,
+    Breaker,
+    Detector,
+    FailureRule,
+    Finalization,
+    Limit,
+    Price,
+    ResourceName,
+    ScopeName,
+    Threshold,
+    ToolRule,
+)
+from engine.core.vocabulary import SEMANTICS_VERSION, TREE_RESOURCES
 
 
 class Policy(Part):
@@ -268,15 +55,41 @@ class Policy(Part):
     breakers: tuple[Breaker, ...] = ()
     tools: tuple[ToolRule, ...] = ()
     prices: tuple[Price, ...] = ()
+    agents: Agents | None = None
+    """Limits on the tree below each node; ``None`` is ``Agents()``, the defaults."""
+    agent: tuple[AgentRules, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
-        _no_repeats("limit", [limit.id for limit in self.limits])
-        _no_repeats("rule for the failure", [reason for rule in self.failures for reason in rule.reasons])
-        _no_repeats("price", [price.model for price in self.prices])
-        if any(limit.resource == "cost" and limit.max is not None for limit in self.limits) and not self.prices:
+        no_repeats("limit", [limit.id for limit in self.limits])
+        no_repeats("rule for the failure", [reason for rule in self.failures for reason in rule.reasons])
+        no_repeats("price", [price.model for price in self.prices])
+        no_repeats("agent", [rules.name for rules in self.agent])
+        limits = [*self.limits, *(limit for rules in self.agent for limit in rules.limits)]
+        if any(limit.resource == "cost" and limit.max is not None for limit in limits) and not self.prices:
             raise ValueError("a cost limit needs a price table")
         return self
+
+    def of_agent(self, name: str) -> Policy:
+        """The policy that a child called ``name`` runs under, where this is its parent's.
+
+        The parent's limits of one run, each replaced by the block's of the same resource and scope, and whatever
+        else the block limits. What the parent limits per thread, subtree or node is not repeated: those bind through
+        the pools of the tree. The block's rules for a failure replace those for the same reason; tool rules and
+        thresholds accumulate; everything else is the parent's.
+        """
+        rules = next((rules for rules in self.agent if rules.name == name), AgentRules(name=name))
+        own = {limit.id for limit in rules.limits}
+        kept = [limit for limit in self.limits if limit.scope in ("run", None) and limit.id not in own]
+        fields = {part: getattr(self, part) for part in type(self).model_fields}
+        fields |= {
+            "name": f"{self.name}/{name}",
+            "limits": (*kept, *rules.limits),
+            "thresholds": _joined(self.thresholds, rules.thresholds),
+            "failures": (*_left_to(self.failures, rules.failures), *rules.failures),
+            "tools": _joined(self.tools, rules.tools),
+        }
+        return Policy(**fields)
 
     def canonical(self) -> dict[str, Any]:
         """The meaning alone: no name, origins or locks, no defaults, independent statements in one fixed order.
@@ -286,26 +99,22 @@ class Policy(Part):
         """
         data: dict[str, Any] = _strip(self.model_dump(mode="json", exclude_defaults=True))
         del data["name"]
-        for limit in data.get("limits", ()):
-            limit.pop("locked", None)
-            while limit.get("then") and limit["then"][-1] == {"do": "stop"}:
-                limit["then"].pop()
-            if not limit.get("then"):
-                limit.pop("then", None)
         for breaker in data.get("breakers", ()):
             breaker["trips"].sort(key=_dumps)
         data["prefer"] = list(self.finalization.order)
         data.get("finalization", {}).pop("prefer", None)
-        rules = data.get("failures", ())
-        failures = [{"reasons": together, "then": rule["then"]} for rule in rules for together in _together(rule)]
+        data["agents"] = _canonical_agents(self.agents or Agents())
+        blocks = data.get("agent", [])
         # How many files there are between two rules means nothing; only which rules share one does.
-        files = sorted({rule.base for rule in self.tools})
-        for rule in data.get("tools", ()):
+        rules = [rule for part in (data, *blocks) for rule in part.get("tools", ())]
+        files = sorted({rule.get("base", 0) for rule in rules})
+        for rule in rules:
             rule["base"] = files.index(rule.get("base", 0))
-        data |= {"failures": failures} if failures else {}
-        for key in ("limits", "thresholds", "failures", "breakers", "tools", "prices"):
-            if key in data:
-                data[key].sort(key=_dumps)
+        for part in (data, *blocks):
+            _canonical_rules(part)
+        data["agent"] = [block for block in blocks if len(block) > 1]
+        for key in ("breakers", "prices", "agent"):
+            data.get(key, []).sort(key=_dumps)
         return {key: value for key, value in data.items() if value}
 
     def fingerprint(self) -> str:
@@ -329,9 +138,50 @@ class Policy(Part):
         names = {name for chain in chains for name in chain}
         return tuple(sorted(names | {t.client for t in self.thresholds if t.client}))
 
-    def _steps(self) -> list[Stop | Finalize | Extend | Consult | Retry | Fallback]:
+    def _steps(self) -> list[Stop | Finalize | Extend | Ask | Consult | Retry | Fallback]:
         ladders = [limit.then for limit in self.limits] + [rule.then for rule in self.failures]
         return [step for ladder in ladders for step in ladder]
+
+
+_Rule = TypeVar("_Rule")
+
+
+def _joined(rules: tuple[_Rule, ...], more: tuple[_Rule, ...]) -> tuple[_Rule, ...]:
+    """All of them, each once: an agent below one of its own name would get its block a second time."""
+    return (*rules, *(rule for rule in more if rule not in rules))
+
+
+def _left_to(rules: tuple[FailureRule, ...], nearer: tuple[FailureRule, ...]) -> list[FailureRule]:
+    """What is left of ``rules`` for reasons that no nearer rule takes."""
+    taken = {reason for rule in nearer for reason in rule.reasons}
+    left = [(rule, tuple(reason for reason in rule.reasons if reason not in taken)) for rule in rules]
+    return [rule.model_copy(update={"reasons": reasons}) for rule, reasons in left if reasons]
+
+
+def _canonical_rules(part: dict[str, Any]) -> None:
+    """The limits and rules of a policy, or of one agent's block, in one order and without what means nothing."""
+    for limit in part.get("limits", ()):
+        limit.pop("locked", None)
+        for step in limit.get("then", ()):
+            if step["do"] == "ask" and step.get("up_to") == limit.get("max"):
+                step.pop("up_to", None)
+        while limit.get("then") and limit["then"][-1] == {"do": "stop"}:
+            limit["then"].pop()
+        if not limit.get("then"):
+            limit.pop("then", None)
+    if rules := part.get("failures"):
+        part["failures"] = [
+            {"reasons": together, "then": rule["then"]} for rule in rules for together in _together(rule)
+        ]
+    for key in ("limits", "thresholds", "failures", "tools"):
+        if key in part:
+            part[key].sort(key=_dumps)
+
+
+def _canonical_agents(agents: Agents) -> dict[str, Any]:
+    """The maxima that are not the defaults, and what is carved: sharing is what happens otherwise."""
+    limits = {limit.resource: limit.max for limit in agents.limits if limit.max != TREE_RESOURCES[limit.resource]}
+    return {key: value for key, value in (("limits", limits), ("carve", sorted(agents.carve))) if value}
 
 
 def _together(rule: dict[str, Any]) -> list[list[str]]:
@@ -339,12 +189,6 @@ def _together(rule: dict[str, Any]) -> list[list[str]]:
     if any(step["do"] == "retry" for step in rule["then"]):
         return [sorted(rule["reasons"])]
     return [[reason] for reason in rule["reasons"]]
-
-
-def _no_repeats(what: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"the {what} {name} is written twice")
 
 
 def _strip(value: Any) -> Any:
@@ -361,6 +205,10 @@ def _dumps(value: Any) -> str:
 
 
 __all__ = [
+    "MAX_WINDOW",
+    "AgentRules",
+    "Agents",
+    "Ask",
     "Breaker",
     "Consult",
     "Detector",
@@ -374,9 +222,13 @@ __all__ = [
     "Origin",
     "Policy",
     "Price",
+    "ResourceName",
     "Retry",
+    "ScopeName",
     "Step",
     "Stop",
     "Threshold",
     "ToolRule",
+    "TreeLimit",
+    "TreeResourceName",
 ]

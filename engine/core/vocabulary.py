@@ -29,8 +29,13 @@ class Resource(NamedTuple):
     kind: str
     """``counted`` (moves by one, at admission) or ``amount`` (reported, or measured on the clock)."""
     extendable: bool = True
-    """May a ladder contain ``extend`` or ``ask``?"""
+    """May a ladder contain ``extend``?"""
     reservable: bool = False
+
+    @property
+    def askable(self) -> bool:
+        """May a ladder contain ``ask``? Time passes while nobody answers, so that nobody is asked for it."""
+        return self.extendable and self.unit != "duration"
 
 
 _EVERYWHERE: Final = ("run", "thread", "subtree", "node")
@@ -58,8 +63,11 @@ def limit_name(resource: str, scope: str | None) -> str:
     return resource if scope in (None, RESOURCES[resource].scope) else f"{resource} per {scope}"
 
 
-TREE_RESOURCES: Final = ("children", "live_children", "depth", "concurrent")
-"""Written in ``agents { }`` only."""
+TREE_RESOURCES: Final[dict[str, int | None]] = {"children": None, "live_children": None, "depth": 3, "concurrent": 8}
+"""What limits a tree of agents, written in ``agents { }`` only, each with its maximum where none is written."""
+
+POOLABLE: Final = tuple(r.name for r in RESOURCES.values() if "subtree" in r.scopes and r.unit != "duration")
+"""Resources that children may ``share`` or ``carve``: there is one pool of them for a node and all below it."""
 
 SCOPES: Final = _EVERYWHERE
 
@@ -123,6 +131,7 @@ REFUSALS: Final[dict[str, str]] = {
     "nobody": "The tool `{tool}` runs only if a person allows it, and nobody can be asked in this run.",
     "stopped": "This call was not executed: the run has ended.",
     "cancelled": "This call was cancelled before it finished.",
+    "no_time": "This call was not executed: no time is left for it.",
     "timed_out": "This call took longer than it was allowed to and was cancelled.",
     "final": "This call was not executed: the answer had to be given without tools.",
 }

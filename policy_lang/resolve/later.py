@@ -21,7 +21,7 @@ def check_agents(block: tree.Agents, values: Values) -> None:
     """``agents``: limits on the tree of sub-agents, `share` and `carve`."""
     for line in block.lines:
         if isinstance(line, tree.Setting):
-            name = values.word(line.resource, TREE_RESOURCES, "limit of `agents`")
+            name = values.word(line.resource, tuple(TREE_RESOURCES), "limit of `agents`")
             values.amount(line.value, Use(f"`{name or line.resource.span.text}`", COUNT, unlimited=True))
         elif isinstance(line, tree.Share | tree.Carve):
             for word in line.names:
