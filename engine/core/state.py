@@ -149,6 +149,35 @@ class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
     maximum: int
 
 
+class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A limit of a tree that refuses something, and the rule behind it (``file:line``, or a named default)."""
+
+    limit: LimitHit
+    because: str = ""
+
+
+class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What the ledger of a tree shows one run of itself, just before something may be admitted.
+
+    ``below`` is what others than this run have used or hold of its node's own pools: descendants, and with ``earlier``
+    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs, or a
+    wall above that is over; ``rounds`` one that leaves no round, ``tools`` how many executions are left above and
+    ``tools_limit`` where. ``output`` is the largest output (tokens) that is left above, ``deadline`` the nearest
+    deadline above (ms) and ``wall`` whose it is. ``stood`` is how long the node's own clock stood still (ms).
+    """
+
+    below: Used = Used()
+    earlier: Used = Used()
+    refused: Refusal | None = None
+    rounds: Refusal | None = None
+    tools: int | None = None
+    tools_limit: Refusal | None = None
+    output: int | None = None
+    deadline: int = NO_TIME
+    wall: Refusal | None = None
+    stood: int = 0
+
+
 class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
     """How a run ended.
 
@@ -177,7 +206,8 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     is stopping ``outcome`` is how it will end and ``until`` the end of the grace.
 
     ``client`` is the one calls go to instead of the host's own, until ``client_until`` (ms); ``switched`` are the
-    clients this run has had, ``exchange`` those that failed in the present call and its fallbacks.
+    clients this run has had, ``exchange`` those that failed in the present call and its fallbacks. ``pools`` is what
+    the ledger of a tree has shown last.
     """
 
     run: Run
@@ -192,6 +222,7 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     client_until: int = NO_TIME
     switched: tuple[str, ...] = ()
     exchange: tuple[str, ...] = ()
+    pools: Pools | None = None
 
 
 class State(Struct, frozen=True, gc=False, omit_defaults=True):
