@@ -53,7 +53,7 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
         return _answered_instead(core, s, e.at, found, "breaker")
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
     if e.at >= deadline:
-        return _answered_instead(core, s, e.at, found, "timed_out")
+        return _answered_instead(core, s, e.at, found, "no_time" if call.status == WAITING else "timed_out")
     if facts.breakers and call.status == WAITING:
         s, call = _reserved(core, s, call, e.at)
     attempt = call.attempt + 1
@@ -109,13 +109,15 @@ def _skipped(core: Core, s: State, at: int, i: int, call: RoundCall) -> Reply:
 
 
 def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result:
-    """The call will not start after all: it gets a result that says why, and the round goes on without it."""
+    """The call will not start (again): it gets a result that says why, and the round goes on without it."""
     call = s.round[i]
+    if call.status == WAITING:
+        s = structs.replace(s, book=structs.replace(s.book, tool_counts=_uncounted(core, s, call)))
     replied = RoundCall(
         call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes, unreported=_given_up(call)
     )
     closed = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
-    after, decision = _one_less(core, s, at, _with(s.round, i, replied))
+    after, decision = _one_less(core, s, at, _with(s.round, i, replied), unstarted=call.status == WAITING)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(closed,))
     return after, structs.replace(closed, notes=decision.notes)
@@ -298,9 +300,17 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
     return admission.call_requested(core, after, e)
 
 
-def _one_less(core: Core, s: State, at: int, calls: tuple[RoundCall, ...], notes: tuple[Note, ...] = ()) -> Result:
+def _one_less(
+    core: Core,
+    s: State,
+    at: int,
+    calls: tuple[RoundCall, ...],
+    notes: tuple[Note, ...] = (),
+    *,
+    unstarted: bool = False,
+) -> Result:
     """One call less is open; the last one completes the round: breakers learn its outcomes, and the ladders move."""
-    v, rule = core.react.tool_end(s.vars)
+    v, rule = core.react.unstarted(s.vars) if unstarted else core.react.tool_end(s.vars)
     if rule.effect.kind == "wait":
         after = State(v, at, s.n, s.call, calls, s.book)
         return after, Wait(wake_at(after), rule.origin, notes)

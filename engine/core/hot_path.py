@@ -26,7 +26,7 @@ from engine.core.machine.to_python import live, packed, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
-    ("unknown", "invalid", "denied", "limited", "round_refused", "broken", "asks"), 0
+    ("unknown", "invalid", "denied", "limited", "round_refused", "broken", "asks", "no_time"), 0
 )
 
 _TYPES = (

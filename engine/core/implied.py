@@ -99,21 +99,10 @@ def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> 
         closed = (verdict,) if isinstance(verdict, Reply) else ()
         return end(core, structs.replace(s, book=book), e.at, v, rule, notes, close=closed)
     if isinstance(verdict, Execute):
-        if e.at >= verdict.deadline:
-            return _no_time(core, s, e.at, RoundCall(e.id, e.name, e.args, REPLIED, why="timed_out"))
         began = e.at if core.tools.facts(e.name).breakers else 0
         call = structs.replace(call, status=STARTED, attempt=1, deadline=verdict.deadline, started=began)
     after = State(v, e.at, s.n + 1, s.call, (*others, call, mark), book)
     return after, structs.replace(verdict, notes=notes)
-
-
-def _no_time(core: Core, s: State, at: int, call: RoundCall) -> Result:
-    """Only the reserve is left: the call is answered and counts as no execution."""
-    v, rule = core.react.judged(s.vars)
-    if rule.effect.kind == "end":
-        return end(core, s, at, v, rule, close=(closing(len(s.round) - 1, call, "timed_out"),))
-    after = State(v, at, s.n, s.call, (*s.round[:-1], call, s.round[-1]), s.book)
-    return after, closing(len(s.round) - 1, call, "timed_out")
 
 
 def _too_late(core: Core, s: State, at: int, call: RoundCall) -> Result:

@@ -117,6 +117,7 @@ class Fold:
         "core",
         "counts",
         "n",
+        "no_time",
         "notes",
         "refused",
         "round_refused",
@@ -128,6 +129,7 @@ class Fold:
     def __init__(self, core: Core, s: State, at: int, values: Values, n: int, round_refused: int = 0) -> None:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
         self.round_refused = round_refused
+        self.no_time = at >= core.amounts.deadline(values, s.book.run, final=False) if core.amounts.walls else False
         self.counts, self.breakers = s.book.tool_counts, s.book.breakers
         self.verdicts: list[Execute | Ask | Reply] = []
         self.calls: list[RoundCall] = []
@@ -145,7 +147,15 @@ class Fold:
         unknown, invalid = not call.registered, bool(call.problem)
         while True:
             self.values, rule = core.react.tool(
-                self.values, unknown, invalid, facts.denied, limited, self.round_refused, broken, facts.asks
+                self.values,
+                unknown,
+                invalid,
+                facts.denied,
+                limited,
+                self.round_refused,
+                broken,
+                facts.asks,
+                self.no_time,
             )
             kind = rule.effect.kind
             if kind != "again":

@@ -20,7 +20,7 @@ from engine.verify.successors import BESIDE, Branch
 State = tuple[int, ...]
 Broke = Callable[[int, State, tuple[Branch, ...]], None]
 
-_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks")
+_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time")
 """What the rules tell apart: what comes first decides."""
 
 

@@ -16,7 +16,7 @@ Observation = tuple[str, dict[str, int]]
 _SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "round", "attempt"))
 """Events that say that the attempt in flight has ended."""
 
-_VERDICT = ("unknown", "invalid", "denied", "limited", "broken", "asks")
+_VERDICT = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time")
 
 _LAST = 1_000
 """A place behind every step of every ladder."""
@@ -29,6 +29,8 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
         seen.append(("settled", {}))
     elif event in ("tool_end", "tool_ends"):
         seen.append(("tool_ended", {}))
+    elif event == "unstarted":
+        seen += [("unstarted", {}), ("tool_ended", {})]
     elif event == "withheld":
         seen.append(("withheld", {}))
     elif event == "hosted" and effect.kind != "again":

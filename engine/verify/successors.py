@@ -147,7 +147,7 @@ class _Writer:
             "withheld": f"{HELD} > 0",
         }
         if self.asks:
-            may |= dict.fromkeys(("tool_end", "tool_ends"), f"open > {HELD}")
+            may |= dict.fromkeys(("tool_end", "tool_ends", "unstarted"), f"open > {HELD}")
         if phase == Phase.CALLING and kind.name != "failed":
             return f"{FAILING} == 0"
         return may.get(kind.name, "")
@@ -223,7 +223,7 @@ class _Writer:
     def _judged(self, kind: EventKind, rule: Rule) -> str:
         if kind.name == "tool" and rule.effect.kind != "again":
             return f"{JUDGED} + 1"
-        if kind.name == "tool_end" and rule.effect.kind == "again":
+        if kind.name in ("tool_end", "unstarted") and rule.effect.kind == "again":
             return str(self.max_open)
         return "0" if kind.name in ("round", "judged") else ""
 

@@ -473,6 +473,7 @@ class Watch:
             "invalid": int(bool(call.problem)),
             "denied": int(bool(denied)),
             "limited": int(limited),
+            "no_time": int(self._at >= self.ledger.deadline(final=False)),
         }
 
     def _tool_requested(self, event: e.ToolRequested, decision: d.AnyDecision) -> None:
@@ -487,9 +488,28 @@ class Watch:
             if decision.attempt != tool.attempt + 1:
                 self._break(f"L3: attempt {decision.attempt} of tool call {event.id} is out of turn")
             self._start(tool, decision)
-        elif isinstance(decision, d.Reply) and not tool.results:
-            self._result(event.id)
+        elif not tool.results:
+            self._answered_instead(tool, event.id, decision)
+
+    def _answered_instead(self, tool: _Tool, id: str, decision: d.AnyDecision) -> None:
+        """Something has come between the verdict and the start: what never started is not counted."""
+        closed = decision.close if isinstance(decision, d.End) else (decision,)
+        reply = next((r for r in closed if isinstance(r, d.Reply) and r.id == id), None)
+        if reply is not None and not tool.attempt and reply.why in ("no_time", "breaker"):
+            tool.runs = False
+            self._observe("unstarted", {})
+            self.ledger.counts["tool_calls"] -= 1
+            self._uncount(tool)
+        if isinstance(decision, d.Reply):
+            self._result(id)
             self._tool_done()
+        elif reply is not None and not tool.runs:
+            self._observe("tool_ended", {})
+
+    def _uncount(self, tool: _Tool) -> None:
+        for rule in self.policy.tools:
+            if rule.limit is not None and fnmatchcase(tool.name, rule.glob):
+                self.ledger.counts[_counter(rule)] -= 1
 
     def _start(self, tool: _Tool, decision: d.Execute) -> None:
         """An attempt begins; at the first one a breaker that acts at once may have opened since the verdict."""
@@ -532,9 +552,7 @@ class Watch:
             self._break(f"F4: {reply.id} is skipped although its breaker is closed")
         tool.asked, tool.runs = False, False
         self._observe("withheld", {})
-        for rule in self.policy.tools:
-            if rule.limit is not None and fnmatchcase(tool.name, rule.glob):
-                self.ledger.counts[_counter(rule)] -= 1
+        self._uncount(tool)
         if reply.why in ("refused", "expired"):
             tool.outcome = "denied"
             self.breakers.learn(tool, self._at, "now")

@@ -34,6 +34,7 @@ _RULES = {
     "granted": tool_rules.granted,
     "withheld": tool_rules.withheld,
     "tool_end": tool_rules.tool_end,
+    "unstarted": tool_rules.unstarted,
     "tool_ends": tool_rules.tool_ends,
     "cancel": end_rules.cancel,
     "tick": end_rules.tick,
@@ -44,7 +45,8 @@ _RULES = {
 def build(policy: Policy) -> Machine:
     """The machine of a policy; equal policies (by canonical form) give equal machines but for origins."""
     c = Context.of(policy)
-    machine = Machine(_variables(c), _events(c), {name: rules(c) for name, rules in _RULES.items()})
+    events = _events(c)
+    machine = Machine(_variables(c), events, {name: rules(c) for name, rules in _RULES.items() if name in events})
     check(machine)
     return machine
 
@@ -120,6 +122,7 @@ def _events(c: Context) -> dict[str, EventKind]:
     verdict += (
         FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it"),
         FieldDef("asks", asks, "a person must allow it"),
+        FieldDef("no_time", flag if tool_rules.keeps_time(c) else (0,), "what time is left is kept for the final call"),
     )
     kinds = (
         EventKind("start", amounts + before, frozenset((Phase.NEW,)), "the run begins", ("amounts", "before")),
@@ -146,12 +149,18 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("granted", (), tools, "a person allowed a call"),
         EventKind("withheld", (), tools, "a call that was held will not start", inner=True),
         EventKind("tool_end", (), tools, "a tool call has its result"),
+        *_unstarted(c),
         EventKind("tool_ends", (FieldDef("answer", flag, "its result is the answer"),), tools, "a tool ends the run"),
         EventKind("cancel", (), live, "somebody wants the run to end"),
         EventKind("tick", amounts, live, "time has passed", ("amounts",)),
         EventKind("stopped", (), frozenset((Phase.STOPPING,)), "nothing is in flight any more", inner=True),
     )
     return {kind.name: kind for kind in kinds}
+
+
+def _unstarted(c: Context) -> tuple[EventKind, ...]:
+    kind = EventKind("unstarted", (), frozenset((Phase.TOOLS,)), "a call that was to run is answered instead")
+    return (kind,) if tool_rules.may_not_start(c) else ()
 
 
 def _chosen(c: Context) -> FieldDef:

@@ -32,5 +32,5 @@ def _updated(update: Update, variables: Mapping[str, int], fields: Mapping[str, 
             return max(0, old - (fields[by.name] if isinstance(by, Field) else by.value))
         case Grant(_, by):
             return old + by
-        case Count():
-            return old + 1
+        case Count(_, by):
+            return old + by

@@ -38,10 +38,11 @@ OBSERVATIONS = {
     "consulted": "the host's function chose a later step of the ladder of limit; chosen: 1 + its place",
     "refused": "a round does not fit limit and is answered instead of run",
     "round": "a round is admitted; late",
-    "execute": "a tool call is to run; unknown, invalid, denied, limited, broken, asks",
+    "execute": "a tool call is to run; unknown, invalid, denied, limited, broken, asks, no_time",
     "asked": "a person is asked about a tool call, which is held for it; the same",
     "granted": "a person allowed a call that was asked about; broken",
     "withheld": "a call that was asked about will not run: what was held for it is given back",
+    "unstarted": "a call that was to run will not start: what was counted for it is given back",
     "start": "an execution begins; late, broken; ungranted: a person must allow it, and nobody has",
     "replied": "a tool call is answered instead of run; limit: 1 + the limit it did not fit; unknown, skips, broken",
     "hosted": "the provider executed a tool call",
@@ -89,6 +90,7 @@ _FAULTS = (
     ("L14", "invalid", "a tool call with invalid arguments runs"),
     ("L14", "denied", "a tool that the policy denies runs"),
     ("L14", "limited", "a tool runs although its own limit is spent"),
+    ("L8", "no_time", "a tool is to run although what time is left is kept for the final call"),
     ("L6", "broken", "a tool is to run while its breaker is open, or a second probe is"),
 )
 
@@ -185,14 +187,17 @@ class _Subject:
     def of(cls, plan: Plan, policy: Policy) -> _Subject:
         limit = plan.limit
         steps: list[Step] = []
+        ended = False
         for step in limit.then:
-            if isinstance(step, Stop):
+            # Behind the step that ends a ladder stands only what a consultant may choose.
+            if ended and not any(isinstance(s, Consult) for s in steps):
                 break
+            ended = ended or isinstance(step, Stop) or (isinstance(step, Finalize) and step.using is None)
             # Time is extended without a decision, and doubling nothing is no step at all.
             if not (isinstance(step, Extend) and (limit.resource == "wall" or not limit.max)):
                 steps.append(step)
-            if isinstance(step, Finalize) and step.using is None:
-                break
+        while steps and isinstance(steps[-1], Stop):
+            steps.pop()
         moves = any(isinstance(s, Extend | Consult) or (isinstance(s, Finalize) and s.using) for s in steps)
         reactive = policy.finalization.mode == "reactive"
         waits = reactive and limit.resource in ("tool_iterations", "tool_calls")
@@ -286,7 +291,7 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
         cases = [On(seen, Spend(subject.left), only) for seen in _SPENT_BY[plan.resource]]
         cases.append(On("extended", Grant(subject.left, subject.grant()), subject.mine))
         if plan.resource == "tool_calls":
-            cases.append(On("withheld", Grant(subject.left, 1)))
+            cases += [On(seen, Grant(subject.left, 1)) for seen in ("withheld", "unstarted")]
         if plan.limit.scope == "thread":
             cases.append(On("begun", Spend(subject.left, Field(f"earlier_{plan.name}"))))
         ghosts.append(Ghost(subject.left, plan.limit.max or 0, tuple(cases)))

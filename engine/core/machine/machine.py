@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from engine.core.machine.expr import TRUE, Expr, Field, Lit, names
 
@@ -103,9 +104,10 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The meter goes up by one."""
+    """The meter goes up by one; down again for what was counted and never started."""
 
     var: str
+    by: Literal[1, -1] = 1
 
 
 Update = Set | Spend | Grant | Refill | Count

@@ -131,8 +131,8 @@ def update_line(update: Update) -> str:
             return f"{name} = {to}"
         case Grant(name, by):
             return f"{name} += {by}"
-        case Count(name):
-            return f"{name} += 1"
+        case Count(name, by):
+            return f"{name} {'+' if by > 0 else '-'}= 1"
         case Spend(name, Lit(1)):
             return f"{name} = {name} and {name} - 1"
         case Spend(name, by):

@@ -60,6 +60,8 @@ def tool(c: Context) -> tuple[Rule, ...]:
     rules += [_refused("invalid", "bad_arguments"), _refused("denied", "denied")]
     rules += _open_breakers(c)
     rules.append(_refused("limited", "tool_limit"))
+    if keeps_time(c):
+        rules.append(_refused("no_time", "no_time"))
     pools = [plan for plan in c.plans if plan.resource == "tool_calls"]
     for plan in pools:
         exhausted = (
@@ -72,6 +74,16 @@ def tool(c: Context) -> tuple[Rule, ...]:
     rules.append(Rule("tool.ask", Eq(Field("asks"), Lit(1)), held, Effect("ask"), "default: ask"))
     rules.append(Rule("tool.execute", TRUE, spend, Effect("execute"), "default: execute"))
     return tuple(rules)
+
+
+def keeps_time(c: Context) -> bool:
+    """Is there time that only the final call may use, so that what a tool needs is over before the run's is?"""
+    return any(plan.limit.reserve for plan in c.of_resource("wall"))
+
+
+def may_not_start(c: Context) -> bool:
+    """Can something come between the verdict that a call runs and its start?"""
+    return keeps_time(c) or any(breaker.apply == "now" for breaker in c.breakers)
 
 
 def _refused(field: str, word: str) -> Rule:
@@ -179,6 +191,16 @@ def tool_end(c: Context) -> tuple[Rule, ...]:
     return (
         Rule("tool_end.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
         Rule("tool_end.wait", TRUE, (Spend("open"),), Effect("wait"), "default: execute"),
+    )
+
+
+def unstarted(c: Context) -> tuple[Rule, ...]:
+    """A call that was to run is answered before it could start: what was counted for it is given back."""
+    back = (*(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls"), Count(meter("tool_calls"), -1))
+    last = to(Phase.JUDGING, Spend("open"), *back)
+    return (
+        Rule("unstarted.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
+        Rule("unstarted.wait", TRUE, (Spend("open"), *back), Effect("wait"), "default: execute"),
     )
 
 
