@@ -164,10 +164,11 @@ P312 `retry` where trying again does not help
     for the first three without being told. A larger model may help where the conversation is too long: `fallback`.
 
 P313 unreachable step
-    `stop` and `finalize` end the ladder of a limit; nothing behind them is ever taken. Only `finalize using NAME`
-    may be followed by more: if the host's function fails, the next step is taken. In a ladder for failed calls
-    `finalize` is skipped once a run had its final call, so steps may follow it, but no second `finalize`. A `consult`
-    chooses among the steps behind it; with none but `stop` it is asked for nothing.
+    `stop` and `finalize` end the ladder of a limit; nothing behind them is ever taken, unless a `consult` stands before
+    them: it chooses among all steps behind it by their verb, and gets the first of that verb. `finalize using NAME` may
+    be followed by more: if the host's function fails, the next step is taken. In a ladder for failed calls `finalize`
+    is skipped once a run had its final call, so steps may follow it, but no second `finalize`. A `consult` with none
+    but `stop` behind it is asked for nothing.
 
 P314 waits longer than the run may last
     The waits of a `retry` double from the shortest to the longest, and jitter may double each of them once more.

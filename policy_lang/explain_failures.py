@@ -32,8 +32,10 @@ def sentence(rule: FailureRule, policy: Policy) -> str:
     switching = Switching(policy)
     mine = [reason for reason in REASONS if (found := switching.chosen(reason)) and found.plan.rule is rule]
     broad = [reason for reason in mine if reason in NEVER_RETRIED_BROADLY and reason not in rule.reasons]
-    steps = [_step(step, broad, policy) for step in rule.then if not isinstance(step, Stop)]
-    return f"When a model call fails {_cause(rule, mine, policy)}, {'; then '.join([*steps, ENDS])}."
+    end = next((place for place, step in enumerate(rule.then) if isinstance(step, Stop)), len(rule.then))
+    told = "; then ".join([*(_step(step, broad, policy) for step in rule.then[:end]), ENDS])
+    hidden = [f"; only if it is chosen, {_step(step, broad, policy)}" for step in rule.then[end + 1 :]]
+    return f"When a model call fails {_cause(rule, mine, policy)}, {told}{''.join(hidden)}."
 
 
 def general(policy: Policy) -> list[str]:

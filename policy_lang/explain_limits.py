@@ -89,9 +89,11 @@ class _Telling:
 
     def _consulted(self, step: Consult, position: int) -> str:
         """The host chooses among the later steps; where the ladder goes on behind the chosen one is not repeated."""
-        later = [*self.plan.steps[position + 1 :]]
-        # Behind the last step stands `stop`, which can be chosen like any other.
-        options = [*(self._option(other) for other in later), _STOPPING]
+        # Behind the last step stands `stop`, which can be chosen like any other. Of each verb the first is chosen.
+        choices = (*self.plan.steps[position + 1 :], Stop())
+        verbs = [other.do for other in choices]
+        later = [other for place, other in enumerate(choices) if other.do not in verbs[:place]]
+        options = [self._option(other) for other in later]
         when = "when {} used up".format("it is" if self.maximum == 1 else "they are")
         if self.resource in ("llm_calls", "llm_attempts"):
             when = "when one is left" if self.maximum > 1 else "before it is made"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from engine.core.machine.machine import Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
-from engine.core.policy import Finalize, Policy, Price
+from engine.core.policy import Consult, Finalize, Policy, Price, Step, Stop
 from engine.core.state import NO_TIME, Book, CallState, Run, Spent
 from engine.core.usage import cost, cost_increase, increase, largest, plain
 
@@ -79,12 +79,24 @@ def maximum_of(plan: Plan, machine: Machine) -> Callable[[Values], int]:
 def _kept(plan: Plan, machine: Machine) -> Callable[[Values], int]:
     """The reserve, while the ladder still has a finalization to make."""
     reserve = plan.limit.reserve
-    last_finalize = max((i for i, s in enumerate(plan.steps) if isinstance(s, Finalize)), default=-1)
     if plan.step is None:
-        kept = reserve if last_finalize >= 0 else 0
+        kept = reserve if _final_ahead(plan.steps) else 0
         return lambda values: kept
     step = machine.index(plan.step)
-    return lambda values: reserve if values[step] <= last_finalize else 0
+    kept_at = tuple(reserve if _final_ahead(plan.steps[i:]) else 0 for i in range(len(plan.steps) + 1))
+    return lambda values: kept_at[values[step]]
+
+
+def _final_ahead(steps: tuple[Step, ...]) -> bool:
+    """Behind a `stop` there is one only if a consultant before it may choose it."""
+    chosen = False
+    for step in steps:
+        if isinstance(step, Finalize):
+            return True
+        if isinstance(step, Stop) and not chosen:
+            return False
+        chosen = chosen or isinstance(step, Consult)
+    return False
 
 
 def _used(plan: Plan) -> Callable[[Book, int], int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from engine.core.machine.laws import Laws
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
-from engine.core.policy import Extend, Finalize, Policy, Stop
+from engine.core.policy import Consult, Extend, Finalize, Policy, Stop
 from engine.core.state import NO_TIME, Used
 from engine.core.usage import cost
 
@@ -118,6 +118,9 @@ class Ledger:
     def _kept(self, plan: Plan) -> int:
         """The reserve, while a finalization is still ahead in the ladder."""
         ahead = self._steps(plan)[self.places.get(plan.index, 0) :]
+        stops = [i for i, s in enumerate(ahead) if isinstance(s, Stop)]
+        if stops and not any(isinstance(s, Consult) for s in ahead[: stops[0]]):
+            ahead = ahead[: stops[0]]  # what stands behind it nobody can choose any longer
         return plan.limit.reserve if any(isinstance(s, Finalize) for s in ahead) else 0
 
     def _need(self, resource: str, model: str, size: int) -> int:

@@ -15,6 +15,7 @@ from policy_lang.names import quoted
 from policy_lang.quantities import DURATION
 from policy_lang.report import Report
 from policy_lang.resolve.limits import origin
+from policy_lang.resolve.reach import Reach
 from policy_lang.resolve.steps import consult_step, finalize_step, nothing_to_choose, retry_step, unreachable
 from policy_lang.resolve.values import Use, Values
 from policy_lang.source import Span
@@ -130,9 +131,12 @@ def _ladder(steps: tuple[tree.Step, ...], values: Values) -> tuple[list[dict[str
     made: list[dict[str, Any]] = []
     nodes: list[tree.Step] = []
     final: tree.Step | None = None
-    for step in steps:
-        if nodes and isinstance(nodes[-1], tree.Stop):
-            unreachable(step, nodes[-1], values.report)
+    reach = Reach(final_ends=False)
+    for place, step in enumerate(steps):
+        if barrier := reach.barrier(step):
+            ended, why = barrier
+            unreachable(step, ended, values.report, why)
+            steps = steps[:place]
             break
         if isinstance(step, tree.Finalize | tree.FinalizeUsing):
             if final is not None:

@@ -14,6 +14,7 @@ from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 from policy_lang.report import Report
+from policy_lang.resolve.reach import Reach
 from policy_lang.resolve.steps import consult_step, finalize_step, nothing_to_choose, unreachable
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
@@ -264,7 +265,7 @@ def _tried_reserve(line: LimitLine) -> bool:
 def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values: Values) -> list[dict[str, Any]]:
     """The steps of a limit's ladder in the shape of the policy's JSON; wrong ones are left out."""
     made: list[dict[str, Any]] = []
-    ended: tree.Step | None = None
+    reach = Reach(final_ends=True)
     extended: tree.Extend | None = None
     if steps and resource.name == "attempt_wall":
         values.report.error(
@@ -275,17 +276,17 @@ def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values
             help="`on llm_failure timeout` says what follows",
         )
         return made
-    for step in steps:
-        if ended is not None:
-            unreachable(step, ended, values.report)
+    for number, step in enumerate(steps):
+        if barrier := reach.barrier(step):
+            ended, why = barrier
+            unreachable(step, ended, values.report, why)
+            steps = steps[:number]
             break
         if isinstance(step, tree.Extend):
             made += _extend(step, extended, resource, place, values)
             extended = extended or step
             continue
         made += _step(step, resource, values)
-        if isinstance(step, tree.Stop | tree.Finalize):
-            ended = step
     nothing_to_choose(steps, values.report)
     return made
 

@@ -286,6 +286,12 @@ def limit(line: str) -> str:
             f"function `boss` chooses between a final call {DEFAULT} and ending the run as incomplete once more is needed "
             "(the first, if it fails or chooses none).",
         ),
+        (
+            "tool_iterations 5 then consult boss then stop then extend 3 once then finalize",
+            "A run has at most 5 rounds of tool calls; when they are used up, the host's function `boss` chooses between "
+            f"ending the run as incomplete once more is needed, extending it once by 3 and a final call {DEFAULT} (the "
+            "first, if it fails or chooses none).",
+        ),
     ],
 )
 def test_consultation(line: str, expected: str) -> None:
@@ -319,3 +325,13 @@ def test_a_threshold_that_switches() -> None:
 )
 def test_asking_and_retrying_tools(clauses: str, expected: str) -> None:
     assert section("Tools", f'tool "pay" {clauses}') == [f"{expected} [<string>:2]"]
+
+
+def test_steps_behind_a_stop_are_taken_only_if_they_are_chosen() -> None:
+    ladder = "consult boss then stop then retry 1 every 2s..2s then fallback large"
+    told = section("Failed model calls", f"on llm_failure timeout {ladder}")[0]
+    assert told == (
+        "When a model call fails with `timeout`, the host's function `boss` chooses one of the steps that follow (the "
+        "next, if it chooses none); then the run ends as failed (`llm_failure`); only if it is chosen, it is tried again "
+        "once, after a wait of 2s; only if it is chosen, `large` is asked instead, for the rest of the run. [<string>:2]"
+    )

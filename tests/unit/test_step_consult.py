@@ -7,7 +7,7 @@ import pytest
 from engine.core.decisions import Call, Continue, End, Resolve
 from engine.core.events import CallRequested, ModelFailed, ModelReplied, Proposed, Resolved, RunStarted
 from engine.core.messages import Usage
-from engine.core.policy import Consult, Extend, FailureRule, Finalize, Limit, Policy
+from engine.core.policy import Consult, Extend, FailureRule, Finalize, Limit, Policy, Stop
 from engine.core.step import compile
 
 
@@ -54,3 +54,23 @@ def test_the_stop_behind_a_final_call_can_be_chosen(choice: str, finalized: bool
     _, decision = compiled.step(state, Resolved(4, "ask", step=choice))
     assert isinstance(decision, Call)
     assert decision.final is finalized
+
+
+@pytest.mark.parametrize("reference", [True, False])
+@pytest.mark.parametrize("choice", ["extend", "finalize", "stop", ""])
+def test_steps_behind_a_stop_can_be_chosen(choice: str, reference: bool) -> None:
+    ladder = (Consult(name="ask"), Stop(), Extend(by=40), Finalize())
+    limit = Limit(resource="tokens", max=60, reserve=10, then=ladder)
+    compiled = compile(Policy(name="p", limits=(limit,)), reference=reference)
+    state, _ = compiled.step(compiled.initial, RunStarted(0, "r"))
+    state, _ = compiled.step(state, CallRequested(1, "1", "m"))
+    unknown = (Proposed("1.0", "nothing", registered=False),)
+    state, _ = compiled.step(state, ModelReplied(2, "1", 1, calls=unknown, usage=Usage(input=55)))
+    state, decision = compiled.step(state, CallRequested(3, "2", "m"))
+    assert isinstance(decision, Resolve)
+    state, decision = compiled.step(state, Resolved(4, "ask", step=choice))
+    assert isinstance(decision, Call)
+    assert decision.final is (choice == "finalize")
+    assert compiled.standings(state, 4)[0].maximum == (100 if choice == "extend" else 60)
+    # Behind a `stop` that was chosen no final call is to come, so nothing is kept back for it.
+    assert decision.max_output == {"extend": 35, "finalize": 5, "stop": 5, "": 5}[choice]

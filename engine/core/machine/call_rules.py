@@ -130,11 +130,9 @@ def _lost_finalizations(c: Context) -> list[Rule]:
     rules = []
     for plan in c.plans:
         if asks_host(plan) and plan.resource in IN_ROUNDS:
-            for position, step in plan.ladder():
-                if isinstance(step, Stop):
-                    guard = all_of(NOT_FINAL, Eq(Var("pending"), Lit(plan.index + 1)), plan.at(position))
-                    end = to(Phase.ENDED)
-                    rules.append(rule("call.lost", plan, guard, end, "end", "incomplete"))
+            stopped = any_of(*(plan.at(position) for position, step in plan.ladder() if isinstance(step, Stop)))
+            guard = all_of(NOT_FINAL, Eq(Var("pending"), Lit(plan.index + 1)), stopped)
+            rules.append(rule("call.lost", plan, guard, to(Phase.ENDED), "end", "incomplete"))
     return rules
 
 

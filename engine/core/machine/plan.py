@@ -107,15 +107,20 @@ def _plan(index: int, limit: Limit) -> Plan:
 
 
 def _reachable(steps: tuple[Step, ...], maximum: int) -> tuple[Step, ...]:
+    """What stands behind a `stop` or `finalize` can be reached only by the choice of a consultant before it."""
     kept: list[Step] = []
+    chosen = False
     for step in steps:
-        if isinstance(step, Stop):
+        if isinstance(step, Stop) and not chosen:
             break
         # At most doubled, nothing stays nothing: such a step cannot be taken, the next one counts from the start.
         if not isinstance(step, Extend) or maximum:
             kept.append(step)
-        if isinstance(step, Finalize) and step.using is None:
+        chosen = chosen or isinstance(step, Consult)
+        if isinstance(step, Finalize) and step.using is None and not chosen:
             break
+    while kept and isinstance(kept[-1], Stop):
+        kept.pop()  # one stands behind the last step anyway
     return tuple(kept)
 
 
