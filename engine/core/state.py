@@ -62,7 +62,11 @@ class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What never changes during a run. ``deadline`` is its last moment (ms), ``thread_used`` what earlier runs used."""
+    """What hardly ever changes during a run: ``deadline`` is its last moment (ms), ``thread_used`` what earlier runs used.
+
+    The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
+    ``stood`` says by how much in all (ms), for the walls that count such time.
+    """
 
     id: str
     started: int
@@ -73,6 +77,7 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     profile: tuple[str, ...] = ()
     thread_used: Used = Used()
     clients: tuple[ClientInfo, ...] = ()
+    stood: int = 0
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -114,6 +119,9 @@ LATE_ATTEMPTS: Final = 53
 # admitted, or refused.
 IMPLIED, REFUSED = 5, 6
 
+EXTERNAL = 7
+"""Not in our hands: the host's user executes the call, or the tool has deferred it; its result will be reported."""
+
 
 class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply.
@@ -122,6 +130,9 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     what breakers are told when the round is complete. ``probes`` are the breakers whose probe it is. While a person is
     asked, ``deadline`` is the end of the time to answer. ``unreported`` are attempts that the host gave up before they
     had ended, as bits (of the first ``LATE_ATTEMPTS``): what they used may still be told, once.
+
+    ``kind`` is that of the proposal, empty for ``function``. ``unknown`` and ``problem`` are remembered only while a
+    person is asked about a limit, until the reply is judged again.
     """
 
     id: str
@@ -137,6 +148,9 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     result: str = ""
     probes: tuple[int, ...] = ()
     unreported: int = 0
+    kind: str = ""
+    unknown: bool = False
+    problem: str = ""
 
 
 class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -159,15 +173,14 @@ class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
 class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the ledger of a tree shows one run of itself, just before something may be admitted.
 
-    ``below`` is what others than this run have used or hold of its node's own pools: descendants, and with ``earlier``
-    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs, or a
-    wall above that is over; ``rounds`` one that leaves no round, ``tools`` how many executions are left above and
-    ``tools_limit`` where. ``output`` is the largest output (tokens) that is left above, ``deadline`` the nearest
-    deadline above (ms) and ``wall`` whose it is. ``stood`` is how long the node's own clock stood still (ms).
+    ``others`` is what others than this run have used or hold of its node's own limits, by their ids: descendants, and
+    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs, ``rounds``
+    one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where. ``output`` is
+    the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and ``wall`` whose it
+    is. ``stood`` is how long the node's own clock stood still (ms).
     """
 
-    below: Used = Used()
-    earlier: Used = Used()
+    others: tuple[tuple[str, int], ...] = ()
     refused: Refusal | None = None
     rounds: Refusal | None = None
     tools: int | None = None
@@ -203,7 +216,9 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     """What changes rarely, or never, while a run goes on.
 
     ``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits. While the run
-    is stopping ``outcome`` is how it will end and ``until`` the end of the grace.
+    is stopping ``outcome`` is how it will end and ``until`` the end of the grace. ``paused`` is up to when the time
+    was counted for which the run has been suspended (ms), ``None`` while it is not. While a person is asked about a
+    limit, ``until`` is the end of the time to answer and ``held`` names the reply that waits for it.
 
     ``client`` is the one calls go to instead of the host's own, until ``client_until`` (ms); ``switched`` are the
     clients this run has had, ``exchange`` those that failed in the present call and its fallbacks. ``pools`` is what
@@ -222,6 +237,8 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     client_until: int = NO_TIME
     switched: tuple[str, ...] = ()
     exchange: tuple[str, ...] = ()
+    paused: int | None = None
+    held: str = ""
     pools: Pools | None = None
 
 
