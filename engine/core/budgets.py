@@ -47,7 +47,7 @@ def budget_of(policy: Policy) -> Budget:
     pools = tuple(
         Ceiling(p.limit.id, p.resource, p.limit.scope or "", p.maximum, _kept(p), p.origin)
         for p in plans
-        if p.limit.scope in ("subtree", "thread") and p.resource in draws.RESOURCES
+        if p.limit.scope in ("subtree", "thread", "node") and p.resource in draws.RESOURCES
     )
     walls = [
         Ceiling(p.limit.id, "wall", "subtree", p.maximum, 0, p.origin, _counts_approvals(p))

@@ -1,0 +1,276 @@
+"""The tree of agents: who may spawn and run, in what order, and when the time of each is over.
+
+One ledger for one tree. It is exact bookkeeping and nothing else: no I/O, no clock, no randomness, the same answers to
+the same questions, and a question that is refused changes nothing. Records are frozen and ``copy`` is cheap, so a
+caller may try something and drop it. Amounts are ``pooling``'s business; what one run may do on top of all this
+is ``step``'s, which is shown the ledger as ``Pools``. Source: section 8 of the semantics (``docs/semantics.md``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from engine.core import draws
+from engine.core.budgets import Budget, Ceiling
+from engine.core.draws import Draw
+from engine.core.pooling import Carve, Node, Pool, Pooling
+from engine.core.state import NO_TIME, LimitHit, Refusal
+
+IDLE, QUEUED, RUNNING, SUSPENDED, CLOSED = "idle", "queued", "running", "suspended", "closed"
+"""States of a node; beside them it may be ``closing``."""
+
+WORKING, WAITING, ASKING = "working", "waiting", "asking"
+"""What a node is busy with: something of its own (or a slot), its children only, or people only."""
+
+
+class Ledger(Pooling):
+    """See the module. Times are milliseconds on the clock of the events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live: dict[str, dict[str, None]] = {}
+        """Children that are not closed, in the order of their spawn."""
+        self._queues: dict[str, deque[str]] = {}
+
+    def copy(self) -> Ledger:
+        """The same ledger, independent of this one."""
+        other = Ledger()
+        other.nodes = dict(self.nodes)
+        other._holds = dict(self._holds)
+        other._live = {parent: dict(live) for parent, live in self._live.items()}
+        other._queues = {parent: deque(queue) for parent, queue in self._queues.items()}
+        return other
+
+    # Reading.
+
+    def children(self, id: str) -> tuple[str, ...]:
+        """The children of a node that are not closed, in the order of their spawn."""
+        return tuple(self._live.get(id, ()))
+
+    def queue(self, id: str) -> tuple[str, ...]:
+        """The children of a node that wait for a slot, first in first out."""
+        return tuple(self._queues.get(id, ()))
+
+    def next_id(self, parent: str) -> str:
+        """The id that the next child of a node gets."""
+        return f"{parent}.{self.nodes[parent].children + 1}"
+
+    # Spawn.
+
+    def open(self, id: str, budget: Budget, at: int, earlier: Draw = draws.NOTHING) -> None:
+        """A root is opened; ``earlier`` is what the earlier runs of its thread have used."""
+        pools = tuple(
+            _thread_pool(c, earlier) if c.scope == "thread" else Pool(_place(c), c, c.maximum, c.kept)
+            for c in budget.pools
+        )
+        depth = budget.depth
+        self.nodes[id] = Node(id, "", "", budget, 0, depth.maximum, id, pools, (), _deadline(budget, at))
+
+    def may_spawn(self, parent: str, at: int) -> Refusal | None:
+        """Why no child of this node can be spawned now; ``None`` if one can."""
+        node = self.nodes[parent]
+        closing = next((above for above in self.path(parent) if above.closing), None)
+        if closing is not None:
+            return Refusal(LimitHit("closing", "node", closing.id, 0, 0), "default: closing")
+        if (late := self.late(parent, at)) is not None:
+            return late
+        if node.levels <= 0:
+            owner = self.nodes[node.levels_owner]
+            depth = owner.budget.depth
+            return Refusal(LimitHit("depth", "node", owner.id, node.depth - owner.depth, depth.maximum), depth.because)
+        counts = (node.budget.children, node.children), (node.budget.live_children, len(self._live.get(parent, ())))
+        for ceiling, used in counts:
+            if ceiling is not None and used >= ceiling.maximum:
+                return Refusal(LimitHit(ceiling.limit, "node", parent, used, ceiling.maximum), ceiling.because)
+        return self.spent(parent)
+
+    def spawn(
+        self, parent: str, id: str, agent: str, budget: Budget, at: int, asked: Mapping[str, int] | None = None
+    ) -> None:
+        """Spawn a child that ``may_spawn`` allows. Its pools are the least of what is asked, written and left above."""
+        node = self.nodes[parent]
+        pools: list[Pool] = []
+        carves: list[Carve] = []
+        for ceiling in _ceilings(budget, asked or {}):
+            place = _place(ceiling)
+            left = None if ceiling.scope == "node" else self.left_above(parent, place)
+            maximum = ceiling.maximum if left is None else min(ceiling.maximum, left)
+            pools.append(Pool(place, ceiling, maximum, min(ceiling.kept, maximum)))
+            if ceiling.resource in node.budget.carve and left is not None and all(c.resource != place for c in carves):
+                carves.append(Carve(place, maximum))
+        levels, owner = budget.depth.maximum, id
+        if node.levels - 1 < levels:
+            levels, owner = node.levels - 1, node.levels_owner
+        deadline = _deadline(budget, at)
+        child = Node(id, parent, agent, budget, node.depth + 1, levels, owner, tuple(pools), tuple(carves), deadline)
+        self.nodes[id] = child
+        self._live.setdefault(parent, {})[id] = None
+        self.nodes[parent] = structs.replace(node, children=node.children + 1)
+        for carve in carves:
+            self.set_aside(parent, carve.resource, carve.left)
+
+    # Runs of a node.
+
+    def begin(self, id: str) -> None:
+        """Another run of the node begins: what its earlier runs used of its limits is others' from here on.
+
+        Of a thread's limits they stay its own: the run is told by itself what its thread has used.
+        """
+        node = self.nodes[id]
+        pools = tuple(p if p.ceiling.scope == "thread" else structs.replace(p, own=0) for p in node.pools)
+        self.nodes[id] = structs.replace(node, pools=pools)
+
+    def may_wake(self, id: str) -> Refusal | None:
+        """Why this node cannot be woken; ``None`` if it can.
+
+        Pools and walls are not asked: a run that finds them spent starts, and ends at once, saying so.
+        """
+        node = self.nodes[id]
+        if node.state == IDLE and not node.closing:
+            return None
+        state = node.state if node.state != IDLE else "closing"
+        return Refusal(LimitHit(state, "node", id, 0, 0), f"default: {state}")
+
+    def wake(self, id: str, at: int) -> bool:
+        """A run of the node starts, or goes on (true), or waits for a slot of the parent (false)."""
+        node = self.nodes[id]
+        if node.parent and not self._slot(node):
+            if node.state != QUEUED:
+                self._queues.setdefault(node.parent, deque()).append(id)
+                self._set(id, at, QUEUED, WORKING)
+            return False
+        self._set(id, at, RUNNING, WORKING)
+        return True
+
+    def _slot(self, node: Node) -> bool:
+        """Take a slot of the parent, if one is free and nobody has waited longer."""
+        parent, queue = self.nodes[node.parent], self._queues.get(node.parent)
+        if parent.running >= parent.budget.concurrent.maximum or (queue and queue[0] != node.id):
+            return False
+        if queue:
+            queue.popleft()
+        self.nodes[parent.id] = structs.replace(parent, running=parent.running + 1)
+        return True
+
+    def next_queued(self, parent: str) -> str:
+        """The child whose turn it is, if a slot is free; empty if none is."""
+        node, queue = self.nodes[parent], self._queues.get(parent)
+        return queue[0] if queue and node.running < node.budget.concurrent.maximum else ""
+
+    def waiting(self, id: str, at: int, children_only: bool) -> None:
+        """Is all that a running node has in flight its children's runs?"""
+        if self.nodes[id].state == RUNNING:
+            self._set(id, at, RUNNING, WAITING if children_only else WORKING)
+
+    def suspend(self, id: str, at: int) -> None:
+        """The run awaits people only: its slot is free, and clocks that nothing else keeps busy stand still."""
+        node = self.nodes[id]
+        if node.state == RUNNING:
+            self._free(node)
+            self._set(id, at, SUSPENDED, ASKING)
+
+    def ended(self, id: str, at: int) -> None:
+        """The run has ended, or a queued one does not start: what it held is given back, its slot is free."""
+        for holder, key in [hold for hold in self._holds if hold[0] == id]:
+            self.release(holder, key)
+        node = self.nodes[id]
+        if node.state == QUEUED:
+            self._queues[node.parent].remove(id)
+        if node.state == RUNNING:
+            self._free(node)
+        if node.state in (QUEUED, RUNNING, SUSPENDED):
+            self._set(id, at, IDLE, "")
+
+    def _free(self, node: Node) -> None:
+        if node.parent:
+            parent = self.nodes[node.parent]
+            self.nodes[parent.id] = structs.replace(parent, running=parent.running - 1)
+
+    # The end of a node.
+
+    def closing(self, id: str) -> None:
+        """From now on nothing is spawned or woken at this node or below it."""
+        node = self.nodes[id]
+        if not node.closing:
+            self.nodes[id] = structs.replace(node, closing=True)
+        for child in self.children(id):
+            self.closing(child)
+
+    def close(self, id: str, at: int) -> tuple[str, ...]:
+        """Close a node and all below it, leaves first; which were closed now. What was carved for them returns.
+
+        Their runs should have ended: the ledger does not know how to stop one, it only takes back what they held.
+        """
+        if self.nodes[id].state == CLOSED:
+            return ()
+        self.closing(id)
+        closed = [name for child in self.children(id) for name in self.close(child, at)]
+        self.ended(id, at)
+        node = self.nodes[id]
+        for carve in node.carves:
+            self.set_aside(node.parent, carve.resource, -carve.left)
+        self.nodes[id] = structs.replace(node, state=CLOSED, carves=())
+        self._queues.pop(id, None)
+        if node.parent:
+            del self._live[node.parent][id]
+        return (*closed, id)
+
+    # Clocks.
+
+    def late(self, id: str, at: int) -> Refusal | None:
+        """The nearest wall that is over, of the node or an ancestor."""
+        return next((wall_of(node, at) for node in self.path(id) if node.time(at) >= node.deadline), None)
+
+    def _set(self, id: str, at: int, state: str, activity: str) -> None:
+        """Change a node's state, and on the way up who is busy, who asks, and which clocks stand still."""
+        node = self.nodes[id]
+        busy = (activity == WORKING) - (node.activity == WORKING)
+        asking = (activity == ASKING) - (node.activity == ASKING)
+        self.nodes[id] = structs.replace(node, state=state, activity=activity)
+        if busy or asking:
+            for above in self.path(id):
+                self.nodes[above.id] = _clocked(above, above.busy + busy, above.asking + asking, at)
+
+
+def _place(ceiling: Ceiling) -> int:
+    return draws.RESOURCES.index(ceiling.resource)
+
+
+def _thread_pool(ceiling: Ceiling, earlier: Draw) -> Pool:
+    used = earlier[_place(ceiling)]
+    return Pool(_place(ceiling), ceiling, ceiling.maximum, ceiling.kept, used, own=used)
+
+
+def _ceilings(budget: Budget, asked: Mapping[str, int]) -> list[Ceiling]:
+    """The pools of a child: what its policy says, and what is asked for it, whichever is less."""
+    written = [c for c in budget.pools if c.scope != "thread"]
+    least = [structs.replace(c, maximum=min(c.maximum, asked.get(c.resource, c.maximum))) for c in written]
+    more = [name for name in asked if name in draws.RESOURCES and all(c.limit != name for c in written)]
+    return least + [Ceiling(name, name, "subtree", asked[name], because="default: asked") for name in more]
+
+
+def _deadline(budget: Budget, at: int) -> int:
+    return NO_TIME if budget.wall is None else at + budget.wall.maximum
+
+
+def _clocked(node: Node, busy: int, asking: int, at: int) -> Node:
+    """A node's clock stands still while somebody below is asked and nobody works."""
+    still = asking > 0 and busy == 0 and not (node.budget.wall and node.budget.wall.counting)
+    if still == (node.paused >= 0):
+        return structs.replace(node, busy=busy, asking=asking)
+    if still:
+        return structs.replace(node, busy=busy, asking=asking, paused=at)
+    stood = max(0, at - node.paused)
+    deadline = node.deadline if node.deadline >= NO_TIME else node.deadline + stood
+    return structs.replace(node, busy=busy, asking=asking, paused=-1, deadline=deadline, stood=node.stood + stood)
+
+
+def wall_of(node: Node, at: int) -> Refusal:
+    """The wall of a node, as what refuses something."""
+    wall = node.budget.wall
+    assert wall is not None
+    used = node.time(at) - (node.deadline - wall.maximum)
+    return Refusal(LimitHit("wall", "subtree", node.id, max(0, used), wall.maximum), wall.because)
