@@ -62,9 +62,9 @@ class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What hardly ever changes during a run: ``deadline`` is its last moment (ms), ``thread_used`` what earlier runs used.
+    """What hardly ever changes during a run. ``deadline`` is its last moment (ms).
 
-    The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
+    ``thread_used`` is what earlier runs of the thread used. The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
     ``stood`` says by how much in all (ms), for the walls that count such time.
     """
 

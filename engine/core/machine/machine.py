@@ -29,9 +29,9 @@ class Sort(Enum):
 class Phase:
     """Where a run is. The variable ``phase`` of every machine."""
 
-    NEW, READY, CALLING, WAITING, RESOLVING, JUDGING, TOOLS, STOPPING, ENDED = range(9)
-    NAMES = ("new", "ready", "calling", "waiting", "resolving", "judging", "tools", "stopping", "ended")
-    LIVE = frozenset((READY, CALLING, WAITING, RESOLVING, TOOLS))
+    NEW, READY, CALLING, WAITING, RESOLVING, JUDGING, TOOLS, STOPPING, ENDED, ASKING = range(10)
+    NAMES = ("new", "ready", "calling", "waiting", "resolving", "judging", "tools", "stopping", "ended", "asking")
+    LIVE = frozenset((READY, CALLING, WAITING, RESOLVING, TOOLS, ASKING))
     """Started, not ending, and between two steps of the host."""
 
 
@@ -88,10 +88,10 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The fuel gains ``by``."""
+    """The fuel gains ``by``; so does a meter that counts what was granted."""
 
     var: str
-    by: int
+    by: int | Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,13 @@ def _check_rule(rule: Rule, sorts: dict[str, Sort], fields: set[str]) -> None:
     for name in names(rule.guard):
         if name not in fields and sorts.get(name, Sort.METER) is Sort.METER:
             raise ValueError(f"the guard of {rule.id} reads {name}")
-    expected = {Set: Sort.FLAG, Spend: Sort.FUEL, Grant: Sort.FUEL, Refill: Sort.FUEL, Count: Sort.METER}
+    fuel, meter = (Sort.FUEL,), (Sort.METER,)
+    expected = {Set: (Sort.FLAG,), Spend: fuel, Grant: fuel + meter, Refill: fuel, Count: meter}
     updated = [u.var for u in rule.updates]
     if len(set(updated)) != len(updated):
         raise ValueError(f"{rule.id} updates a variable twice")
     for update in rule.updates:
-        if sorts.get(update.var) is not expected[type(update)]:
+        if sorts.get(update.var) not in expected[type(update)]:
             raise ValueError(f"{rule.id} cannot {type(update).__name__.lower()} {update.var}")
-        if isinstance(update, Spend) and isinstance(update.by, Field) and update.by.name not in fields:
-            raise ValueError(f"{rule.id} spends an unknown field")
+        if isinstance(update, Spend | Grant) and isinstance(update.by, Field) and update.by.name not in fields:
+            raise ValueError(f"{rule.id} reads an unknown field")
