@@ -321,7 +321,7 @@ def _python(update: Update, current: str, fields: Mapping[str, int]) -> str:
         case Set(_, to) | Refill(_, to):
             return str(to)
         case Grant(_, by):
-            return f"{current} + {by}"
+            return f"{current} + {fields[by.name] if isinstance(by, Field) else by}"
         case Spend(_, Lit(1)):
             return f"({current} and {current} - 1)"
         case Spend(_, by):

@@ -31,6 +31,6 @@ def _updated(update: Update, variables: Mapping[str, int], fields: Mapping[str, 
         case Spend(_, by):
             return max(0, old - (fields[by.name] if isinstance(by, Field) else by.value))
         case Grant(_, by):
-            return old + by
+            return old + (fields[by.name] if isinstance(by, Field) else by)
         case Count(_, by):
             return old + by

@@ -87,7 +87,7 @@ def _updated(old: int, update: Update, fields: Mapping[str, int]) -> int:
         case Spend(_, by):
             return max(0, old - (fields[by.name] if isinstance(by, Field) else by.value))
         case Grant(_, by):
-            return old + by
+            return old + (fields[by.name] if isinstance(by, Field) else by)
         case _:
             raise TypeError(f"a ghost cannot have {update}")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Var
-from engine.core.policy import Consult, Extend, Finalize, Limit, Origin, Policy, Step, Stop
+from engine.core.policy import Ask, Consult, Extend, Finalize, Limit, Origin, Policy, Step, Stop
 from engine.core.vocabulary import RESOURCES
 
 DRAWN_BY_CALLS = ("tokens", "input_tokens", "output_tokens", "cost", "llm_calls", "llm_attempts")
@@ -48,7 +48,7 @@ class Plan:
     @property
     def step(self) -> str | None:
         """Variable that says how far the ladder has been climbed; none where it never moves."""
-        moves = any(isinstance(s, Extend | Consult) or (isinstance(s, Finalize) and s.using) for s in self.steps)
+        moves = any(isinstance(s, Extend | Ask | Consult) or (isinstance(s, Finalize) and s.using) for s in self.steps)
         return f"{self.name}_step" if moves else None
 
     @property
@@ -57,6 +57,17 @@ class Plan:
         extends = self.extension()
         passed = extends and any(isinstance(s, Consult) for s in self.steps[: extends[0]])
         return f"{self.name}_extended" if passed else None
+
+    @property
+    def asks_left(self) -> str | None:
+        """Fuel: how often a person may still be asked for more, where it is more than once."""
+        asked = self.question()
+        return f"{self.name}_asks_left" if asked and asked[1].times > 1 else None
+
+    @property
+    def granted(self) -> str:
+        """Meter: what people have granted beyond the maximum."""
+        return f"{self.name}_granted"
 
     @property
     def over(self) -> str:
@@ -86,6 +97,15 @@ class Plan:
                 return position, min(step.by, self.maximum)
         return None
 
+    def question(self) -> tuple[int, Ask] | None:
+        """Position of ``ask`` in the ladder, and the step."""
+        return next(((i, s) for i, s in enumerate(self.steps) if isinstance(s, Ask)), None)
+
+    def up_to(self) -> int:
+        """The most that one ``ask`` grants; 0 where nobody is asked."""
+        asked = self.question()
+        return (asked[1].up_to or self.maximum) if asked else 0
+
 
 def plans_of(policy: Policy) -> tuple[Plan, ...]:
     """The limits that bind, in an order that does not depend on the order they were written in."""
@@ -114,7 +134,7 @@ def _reachable(steps: tuple[Step, ...], maximum: int) -> tuple[Step, ...]:
         if isinstance(step, Stop) and not chosen:
             break
         # At most doubled, nothing stays nothing: such a step cannot be taken, the next one counts from the start.
-        if not isinstance(step, Extend) or maximum:
+        if maximum or not (isinstance(step, Extend) or (isinstance(step, Ask) and step.up_to is None)):
             kept.append(step)
         chosen = chosen or isinstance(step, Consult)
         if isinstance(step, Finalize) and step.using is None and not chosen:

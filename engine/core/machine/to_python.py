@@ -130,7 +130,7 @@ def update_line(update: Update) -> str:
         case Set(name, to) | Refill(name, to):
             return f"{name} = {to}"
         case Grant(name, by):
-            return f"{name} += {by}"
+            return f"{name} += {by.name if isinstance(by, Field) else by}"
         case Count(name, by):
             return f"{name} {'+' if by > 0 else '-'}= 1"
         case Spend(name, Lit(1)):
