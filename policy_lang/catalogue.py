@@ -311,3 +311,13 @@ def page(code: str) -> str | None:
     """The page of a code (in capitals or not), as text; ``None`` if there is no such code."""
     found = PAGES.get(code.upper())
     return f"{code.upper()}: {found.title}\n\n{found.text}\n" if found else None
+
+
+def no_such_code(word: str) -> str | None:
+    """What to say of a word that looks like a code and is none, with the codes nearest to it; ``None`` otherwise."""
+    if not re.fullmatch(r"[Pp][0-9]{1,6}", word) or word.upper() in PAGES:
+        return None
+    number = int(word[1:])
+    near = sorted(PAGES, key=lambda code: (abs(int(code[1:]) - number), code))[:3]
+    listed = "".join(f"\n  {code} {PAGES[code].title}" for code in sorted(near))
+    return f"no finding has the code {word.upper()}; the nearest are{listed}"

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -266,9 +266,34 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 def _type_problem(text: str) -> str:
     """msgspec's sentence in the words of a script's author."""
     what, _, path = text.partition(" - at ")
+    if enum := re.fullmatch(r"Invalid enum value '(.*)'", what, re.DOTALL):
+        return _not_one_of(enum[1], path.strip("`"))
     what = re.sub(r"`([\w| ]+)`", lambda m: _in_words(m[1]), what)
     path = path.replace("`$.", "`")
     return f"{path}: {what[0].lower()}{what[1:]}" if path else f"{what[0].lower()}{what[1:]}"
+
+
+def _not_one_of(value: str, path: str) -> str:
+    """Which words may stand at a place such as ``$.when.last`` or ``$.calls[...].id``, and the nearest."""
+    keys = [key for key in re.split(r"[.$]|\[\.\.\.\]", path) if key]
+    table: type = ScriptedReply
+    for key in keys[:-1]:
+        table = _NESTED[key]
+    kinds = _kinds(get_type_hints(table)[keys[-1]])
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    near = difflib.get_close_matches(value, words, n=1)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    others = [_TYPE_NAMES.get(kind.__name__, "a table") for kind in kinds if isinstance(kind, type)]
+    known = ", ".join([*(f"`{word}`" for word in words), *others])
+    shown = value if len(value) <= 40 else f"{value[:39]}…"
+    return f"`{'.'.join(keys)}` cannot be `{shown}`; {hint}known: {known}"
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """The members of a type that may be one of several, without ``None``."""
+    if get_origin(hint) is Literal or isinstance(hint, type):
+        return [] if hint is type(None) else [hint]
+    return [kind for member in get_args(hint) for kind in _kinds(member)]
 
 
 def _in_words(types: str) -> str:

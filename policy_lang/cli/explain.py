@@ -1,12 +1,13 @@
 """``policy explain FILE``: what a policy says, in English, in full, as code or as JSON.
 
 Exit 0 if the policy could be read, 1 if it has errors (shown as ``policy check`` shows them), 2 if the file cannot be
-read.
+read, or if there is no such code.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from policy_lang import check
-    from policy_lang.catalogue import page
+    from policy_lang.catalogue import no_such_code, page
 
     if (told := page(args.file)) is not None:
         print(told, end="")
         return CLEAN
+    if not os.path.exists(args.file) and (problem := no_such_code(args.file)):
+        print(f"policy explain: {problem}", file=sys.stderr)
+        return USAGE
     data, findings = check(args.file, root=args.root, params=dict(args.set))
     if data is None:
         return _refuse(findings)

@@ -96,3 +96,26 @@ def test_wrong_use(folder: Path, arguments: tuple[str, ...], message: str) -> No
     done = explain(folder, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        (
+            "P999",
+            "  P900 unused suppression\n  P901 suppression without a reason\n  P902 malformed suppression\n",
+        ),
+        ("p199", "  P201 unknown word of the language\n  P202 value of the wrong kind\n  P203 name not defined\n"),
+    ],
+)
+def test_a_code_that_does_not_exist_names_the_nearest(folder: Path, word: str, nearest: str) -> None:
+    done = explain(folder, word)
+    assert (done.returncode, done.stdout) == (2, "")
+    head, _, listed = done.stderr.partition("\n")
+    assert head == f"policy explain: no finding has the code {word.upper()}; the nearest are"
+    assert nearest in listed
+
+
+def test_a_file_that_is_named_like_a_code_is_a_file(folder: Path) -> None:
+    (folder / "P999").write_text(POLICY)
+    assert explain(folder, "P999").stdout.startswith('The policy "p"\n')

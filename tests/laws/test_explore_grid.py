@@ -52,6 +52,8 @@ LADDERS: tuple[tuple[Step, ...], ...] = (
     (Finalize(using="ending"), Extend(by=1), Finalize()),
     (Consult(name="who"), Finalize()),
     (Consult(name="who"), Extend(by=1), Finalize(using="ending"), Finalize()),
+    (Consult(name="who"), Stop(), Extend(by=1), Finalize()),
+    (Consult(name="who"), Finalize(), Extend(by=1)),
 )
 MODES = (
     Finalization(),

@@ -79,7 +79,27 @@ MISTAKES = [
     ),
     ("[[reply]]\ntext = 5", "s.toml:1: reply 1: `text`: expected text, got a whole number"),
     ("[[reply]]\ntext = 'a'\ndelay_ms = 'x'", "s.toml:1: reply 1: `delay_ms`: expected a whole number, got text"),
-    ("[[reply]]\nfail = 'rate_limits'", "s.toml:1: reply 1: `fail`: invalid enum value 'rate_limits'"),
+    (
+        "[[reply]]\nfail = 'rate_limits'",
+        "s.toml:1: reply 1: `fail` cannot be `rate_limits`; did you mean `rate_limit`? known: `rate_limit`, "
+        "`context_exceeded`, `overloaded`, `auth`, `invalid_request`, `content_filter`, `provider`, `timeout`, "
+        "`network`, `truncated`",
+    ),
+    (
+        "[[reply]]\nbroken = 'x'",
+        "s.toml:1: reply 1: `broken` cannot be `x`; known: `close`, `reset`, `hang`, `cut`, `half_event`, `no_end`, "
+        "`invalid_json`, `no_content`, `empty`, `html`",
+    ),
+    (
+        "[[reply]]\ntext = 'a'\nwhen = { last = 'user ' }",
+        "s.toml:1: reply 1: `when.last` cannot be `user `; did you mean `user`? known: `system`, `user`, `assistant`, "
+        "`tool`",
+    ),
+    (
+        "[[reply]]\ntext = 'a'\ntimes = 'never'",
+        "s.toml:1: reply 1: `times` cannot be `never`; known: `always`, a whole number",
+    ),
+    ("[[reply]]\ntext = 'a'\nusage = 'some'", "s.toml:1: reply 1: `usage` cannot be `some`; known: `none`, a table"),
     ("[[reply]]\ntext = 'a'\ntimes = 0", 's.toml:1: reply 1: `times` must be at least 1, or "always"'),
     ("[[reply]]\ntext = 'a'\ndelay_ms = -1", "s.toml:1: reply 1: a delay cannot be negative"),
     ("[[reply]]\ntext = 'a'\npiece = 0", "s.toml:1: reply 1: `piece` must be at least 1 character"),
