@@ -93,9 +93,14 @@ class Unreadable(Exception):
 
 def read(path: str, name: str) -> Source:
     """Read the file at ``path``, to be called ``name`` in findings. Raises ``Unreadable``."""
+    return decode(contents(path, name), name)
+
+
+def contents(path: str, name: str) -> bytes:
+    """The bytes of a file; of a large one as many as are needed to refuse it. Raises ``Unreadable``."""
     try:
         with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise Unreadable("P401", f"`{name}` does not exist") from None
     except IsADirectoryError:
@@ -105,7 +110,6 @@ def read(path: str, name: str) -> Source:
             raise Unreadable("P402", f"`{name}` is a directory, not a policy file") from None
         reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
         raise Unreadable("P401", f"`{name}` cannot be read: {reason}") from None
-    return decode(data, name)
 
 
 def decode(data: bytes, name: str) -> Source:

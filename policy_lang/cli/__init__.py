@@ -17,6 +17,7 @@ from importlib import import_module
 
 COMMANDS = {
     "check": "find what is wrong with policy files",
+    "fmt": "write policy files in one layout",
     "explain": "say what a policy means, rule by rule",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",

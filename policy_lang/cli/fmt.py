@@ -1,0 +1,194 @@
+"""``policy fmt``: policy files in one layout, on disk or from the standard input to the standard output.
+
+Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` if one would change; 2 if one cannot be read or
+written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+
+from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.formatting import format_source
+from policy_lang.formatting.files import NotWritten, Stored, load, replace
+from policy_lang.renderers.snippet import clean
+from policy_lang.source import MAX_BYTES, Unreadable, decode
+
+BOM = b"\xef\xbb\xbf"
+STDIN = "<stdin>"
+SHOWN = 5
+"""Places of broken parts that are named."""
+
+_COLOURS = {"---": "1", "+++": "1", "@@": "36", "+": "32", "-": "31"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a policy file, a directory to search for *.policy (default: the current one), or `-`, the standard input",
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; name the files that would change")
+    parser.add_argument("--diff", action="store_true", help="write nothing; print what would change as a unified diff")
+
+
+def run(args: argparse.Namespace) -> int:
+    if "-" not in args.files:
+        return _format_files(args)
+    if len(args.files) > 1:
+        print("policy fmt: `-`, the standard input, goes with no other file", file=sys.stderr)
+        return USAGE
+    return _format_input(args)
+
+
+# ---- files
+
+
+def _format_files(args: argparse.Namespace) -> int:
+    named = args.files or ["."]
+    problems: list[str] = []
+    files = changed = 0
+    for path in _files(named, problems):
+        files += 1
+        try:
+            changed += _format_file(load(path), args)
+        except (Unreadable, NotWritten) as problem:
+            problems.append(str(problem))
+    if not files and not problems:
+        problems.append(f"no *.policy files in {', '.join(named)}")
+    sys.stdout.flush()
+    for text in problems:
+        print(f"policy fmt: {clean(text)}", file=sys.stderr)
+    if files and not args.diff:
+        print(_tally(files, changed, args.check))
+    return USAGE if problems else FINDINGS if args.check and changed else CLEAN
+
+
+def _format_file(file: Stored, args: argparse.Namespace) -> bool:
+    """Format one file, or say what that would do; does it change?"""
+    made = _made(file.data, file.name)
+    if made == file.data:
+        return False
+    if args.diff:
+        _print_diff(file.data, made, file.name)
+    elif not args.check:
+        replace(file, made)
+    if not args.diff:
+        print(f"{'would format' if args.check else 'formatted'} {clean(file.name)}")
+    return True
+
+
+def _files(paths: list[str], problems: list[str]) -> Iterator[str]:
+    """The files named and those found in the directories named, each once, in an order that no disk decides."""
+    seen: set[str] = set()
+    for path in (found for named in paths for found in _found(named, problems)):
+        place = os.path.realpath(path)
+        if place not in seen:
+            seen.add(place)
+            yield path
+
+
+def _found(named: str, problems: list[str]) -> Iterator[str]:
+    if not os.path.isdir(named):
+        yield named
+        return
+
+    def told(problem: OSError) -> None:
+        problems.append(f"`{problem.filename}` cannot be searched: {(problem.strerror or '').lower()}")
+
+    for folder, folders, names in os.walk(named, onerror=told):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(".policy") and not name.startswith("."):
+                yield os.path.normpath(os.path.join(folder, name))
+
+
+def _tally(files: int, changed: int, check: bool) -> str:
+    many = "1 file" if files == 1 else f"{files} files"
+    if not changed:
+        return f"{many}, nothing to format"
+    return f"{changed} of {many} {'would change' if check else 'formatted'}"
+
+
+# ---- the standard input
+
+
+def _format_input(args: argparse.Namespace) -> int:
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin else b""  # there is none if it was closed
+    try:
+        made = _made(data, STDIN)
+    except Unreadable as problem:
+        print(f"policy fmt: {problem}", file=sys.stderr)
+        return USAGE
+    changed = made != data
+    if args.diff and changed:
+        _print_diff(data, made, STDIN)
+    elif args.check and changed:
+        print(f"would format {STDIN}")
+    elif not args.check and not args.diff:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(made)
+    return FINDINGS if args.check and changed else CLEAN
+
+
+# ---- one text
+
+
+def _made(data: bytes, name: str) -> bytes:
+    """The bytes of a file in its layout; a byte order mark stays. Raises ``Unreadable``."""
+    source = decode(data, name)
+    made = format_source(source)
+    if made.left:
+        print(f"policy fmt: {clean(name)}: {_left(made.left)}", file=sys.stderr)
+    out = (BOM if data.startswith(BOM) else b"") + made.text.encode()
+    if len(out) > MAX_BYTES:
+        raise Unreadable("P403", f"`{name}` would be larger than 1 MiB in its layout")
+    return out
+
+
+def _left(parts: tuple[tuple[int, int], ...]) -> str:
+    """What was left alone. Lines that follow each other are one part."""
+    merged: list[list[int]] = []
+    for first, last in parts:
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1][1] = last
+        else:
+            merged.append([first, last])
+    places = [f"{first}" if first == last else f"{first}-{last}" for first, last in merged[:SHOWN]]
+    more = f" and {len(merged) - SHOWN} other places" if len(merged) > SHOWN else ""
+    one = len(merged) == 1 and merged[0][0] == merged[0][1]
+    noun, verb = ("line", "is") if one else ("lines", "are")
+    return f"{noun} {', '.join(places)}{more} {verb} not understood and left alone; `policy check` says why"
+
+
+# ---- differences
+
+
+def _print_diff(old: bytes, new: bytes, name: str) -> None:
+    """A unified diff. To a terminal in colour and without signs that it would act on, else to the byte."""
+    from difflib import unified_diff
+
+    terminal = sys.stdout.isatty()
+    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    shown = []
+    for line in unified_diff(_lines(old), _lines(new), name, name):
+        text, newline, _ = line.partition("\n")
+        text = clean(text) if terminal else text
+        text = _painted(text) if colour else text
+        shown.append(f"{text}\n" if newline else f"{text}\n\\ No newline at end of file\n")
+    sys.stdout.flush()
+    sys.stdout.buffer.write("".join(shown).encode("utf-8", "surrogateescape"))
+
+
+def _lines(data: bytes) -> list[str]:
+    lines = data.decode("utf-8").split("\n")
+    return [f"{line}\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
+
+
+def _painted(line: str) -> str:
+    code = next((code for sign, code in _COLOURS.items() if line.startswith(sign)), None)
+    return f"\x1b[{code}m{line}\x1b[0m" if code else line
