@@ -5,6 +5,33 @@ imports SQLite) is a file. Both are a ``Store``.
 """
 
 from engine.store.memory import MemoryStore
-from engine.store.protocol import Contents, Journal, JournalError, Recorded, RunRecord, Step, Store
+from engine.store.protocol import (
+    Answer,
+    Asked,
+    Contents,
+    Journal,
+    JournalError,
+    Lease,
+    LeaseError,
+    Recorded,
+    RequestRecord,
+    RunRecord,
+    Step,
+    Store,
+)
 
-__all__ = ["Contents", "Journal", "JournalError", "MemoryStore", "Recorded", "RunRecord", "Step", "Store"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "Contents",
+    "Journal",
+    "JournalError",
+    "Lease",
+    "LeaseError",
+    "MemoryStore",
+    "Recorded",
+    "RequestRecord",
+    "RunRecord",
+    "Step",
+    "Store",
+]

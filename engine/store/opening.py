@@ -1,4 +1,4 @@
-"""A journal's file: its tables and their version, how it is opened, and what its errors mean to a user."""
+"""How a journal's file is opened, and what its errors mean to a user."""
 
 from __future__ import annotations
 
@@ -7,44 +7,12 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from engine.store import schema
 from engine.store.protocol import JournalError
-
-SCHEMA_VERSION: Final = 1
-"""Version of the tables, kept in the file; a file of another version is refused."""
-
-_APPLICATION: Final = 0x506F4C6A
-"""Marks a file as a journal, in the place that SQLite's file header has for it."""
+from engine.store.schema import SCHEMA_VERSION
 
 _BUSY_SECONDS: Final = 5.0
 """How long to wait for another process that is writing."""
-
-_SCHEMA: Final = (
-    """CREATE TABLE runs (
-        number INTEGER PRIMARY KEY,
-        run TEXT NOT NULL UNIQUE,
-        parent TEXT,
-        thread TEXT,
-        started INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        policy TEXT NOT NULL,
-        fingerprint TEXT NOT NULL,
-        semantics INTEGER NOT NULL,
-        host TEXT NOT NULL,
-        used TEXT
-    )""",
-    "CREATE INDEX runs_by_thread ON runs (thread) WHERE thread IS NOT NULL",
-    """CREATE TABLE events (
-        run TEXT NOT NULL,
-        seq INTEGER NOT NULL,
-        event TEXT NOT NULL,
-        decision TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        PRIMARY KEY (run, seq)
-    ) WITHOUT ROWID""",
-    "CREATE TABLE contents (ref TEXT PRIMARY KEY, data BLOB NOT NULL)",
-    f"PRAGMA application_id = {_APPLICATION}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 
 _MEANING: Final = {
     sqlite3.SQLITE_FULL: "the disk is full; make room, then resume the run",
@@ -67,7 +35,10 @@ def explained(path: Path, error: Exception) -> JournalError:
 
 
 def connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    """An open journal. Raises ``JournalError`` if there is none to open."""
+    """An open journal. Raises ``JournalError`` if there is none to open.
+
+    One of an older version is brought to this one, unless it is only read: then it stays as it is.
+    """
     if not read_only:
         _touch(path)
     elif not path.is_file():
@@ -78,14 +49,7 @@ def connect(path: Path, read_only: bool) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise explained(path, error) from None
     try:
-        if _is_new(db):
-            if read_only:
-                raise JournalError(f"{path}: it is empty, no run was ever written to it")
-            _create(db)
-        _check(db, path)
-        if not read_only:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
+        _prepare(db, path, read_only)
     except sqlite3.Error as error:
         db.close()
         raise explained(path, error) from None
@@ -104,32 +68,23 @@ def _touch(path: Path) -> None:
         raise JournalError(f"{path}: it cannot be opened ({reason}); name another file") from None
 
 
-def _is_new(db: sqlite3.Connection) -> bool:
-    return _number(db, "user_version") == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-
-
-def _create(db: sqlite3.Connection) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    # Another process may have been faster.
-    if _is_new(db):
-        for statement in _SCHEMA:
-            db.execute(statement)
-    db.execute("COMMIT")
-
-
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    if _number(db, "application_id") != _APPLICATION:
+def _prepare(db: sqlite3.Connection, path: Path, read_only: bool) -> None:
+    if schema.is_new(db):
+        if read_only:
+            raise JournalError(f"{path}: it is empty, no run was ever written to it")
+        schema.create(db)
+    if not schema.is_journal(db):
         raise JournalError(f"{path}: it is a database, but no journal; name another file")
-    version = _number(db, "user_version")
+    version = schema.version_of(db)
     if version > SCHEMA_VERSION:
         raise JournalError(
             f"{path}: it was written by a newer release (format {version}, this one knows {SCHEMA_VERSION});"
             " upgrade policy-lang to read it"
         )
-    if version < SCHEMA_VERSION:
-        raise JournalError(f"{path}: its format {version} is not known here, only {SCHEMA_VERSION}")
-
-
-def _number(db: sqlite3.Connection, pragma: str) -> int:
-    value: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
-    return value
+    if version < 1:
+        raise JournalError(f"{path}: its format {version} is not known here, only 1 to {SCHEMA_VERSION}")
+    if not read_only:
+        if version < SCHEMA_VERSION:
+            schema.migrate(db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")

@@ -7,11 +7,12 @@ is stored before, or together with, the first event that names it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from engine.core.decisions import AnyDecision
+from engine.core.decisions import AnyDecision, Request
 from engine.core.events import AnyEvent
 from engine.core.state import Used
 from engine.core.vocabulary import SEMANTICS_VERSION
@@ -19,17 +20,27 @@ from engine.core.vocabulary import SEMANTICS_VERSION
 RUNNING = "running"
 """Status of a run that has no ``End``: it goes on somewhere, or was killed and can be resumed."""
 
+SUSPENDED = "suspended"
+"""Status of a run that waits for people, and for nothing else."""
+
 
 class JournalError(Exception):
     """A store cannot do what it was asked. The message says what happened and what to do; nothing is half-written."""
+
+
+class LeaseError(JournalError):
+    """Another process drives this run, or this thread."""
 
 
 class RunRecord(Struct, frozen=True, omit_defaults=True):
     """One run. ``policy`` is the JSON of the ``Policy`` it is bound to, ``started`` milliseconds since 1970 (UTC).
 
     ``parent`` is the run that spawned it, ``thread`` the conversation it belongs to. ``host`` is JSON that only the
-    host reads, for whatever it needs to resume. ``status`` is ``running`` or how the run ended
+    host reads, for whatever it needs to resume. ``status`` is ``running``, ``suspended`` or how the run ended
     (``Outcome.status``), and then ``used`` is what it used.
+
+    A run of a tree has the run at its top as ``root`` (``None``: it is one itself), its place as ``node`` (the id of
+    the child, which may run several times), its ``agent`` and how many runs are above it (``depth``).
     """
 
     run: str
@@ -42,6 +53,20 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     semantics: int = SEMANTICS_VERSION
     status: str = RUNNING
     used: Used | None = None
+    root: str | None = None
+    node: str | None = None
+    agent: str = ""
+    depth: int = 0
+
+    @property
+    def top(self) -> str:
+        """The run at the top of the tree, which may be this one."""
+        return self.run if self.root is None else self.root
+
+    @property
+    def ended(self) -> bool:
+        """Has it an ``End``?"""
+        return self.status not in (RUNNING, SUSPENDED)
 
 
 class Step(Struct, frozen=True):
@@ -59,6 +84,58 @@ class Recorded(Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
+class Asked(Struct, frozen=True, omit_defaults=True):
+    """What a run asks of a person, as people need to see it.
+
+    ``arguments`` is the JSON that the model sent for a tool call, ``because`` the rule of the policy that asks.
+    """
+
+    request: Request
+    arguments: str = ""
+    because: str = ""
+
+
+class Answer(Struct, frozen=True, omit_defaults=True):
+    """An answer to a request. ``by`` is who gave it and ``at`` when (ms since 1970), which the store writes down.
+
+    ``amount`` is how much more a limit gets, in its unit (0: what was asked for). ``value`` is JSON, the arguments with
+    which a tool call may run in place of the model's; or a text, the result of an external call. ``expired`` and
+    ``nobody`` come from the run itself, never from people.
+    """
+
+    verdict: Literal["granted", "refused", "expired", "nobody"]
+    amount: int = 0
+    value: str | None = None
+    by: str = ""
+    at: int = 0
+
+
+class RequestRecord(Struct, frozen=True, omit_defaults=True):
+    """One request of a run, asked ``at`` (ms). Its ``id`` is unique in the journal and can be typed: ``RUN:CALL``.
+
+    ``taken``: the run has gone on with the answer, which is one of its events now.
+    """
+
+    id: str
+    run: str
+    asked: Asked
+    at: int
+    answer: Answer | None = None
+    taken: bool = False
+
+
+class Lease(Struct, frozen=True):
+    """Who alone may drive what ``key`` names, ``since`` when and ``until`` when (ms since 1970) unless it is renewed.
+
+    ``key`` is the run at the top of a tree, or ``thread:NAME``.
+    """
+
+    key: str
+    owner: str
+    since: int
+    until: int
+
+
 class Journal(Protocol):
     """Runs and their events, append only. Every method may raise ``JournalError``."""
 
@@ -68,11 +145,13 @@ class Journal(Protocol):
     def append(self, run: str, seq: int, event: AnyEvent, decision: AnyDecision) -> None:
         """Write down event number ``seq`` (from 0, no gaps) and its decision, before the decision is obeyed.
 
-        A number that is taken is refused: somebody else drives the same run.
+        A number that is taken is refused: somebody else drives the same run. If this store holds the lease on the run's
+        tree, or has held it, the event is written only while nobody else has taken it. A run that was suspended is
+        running from here on; an event that brings a person's answer settles the request.
         """
 
-    def runs(self, thread: str | None = None) -> list[RunRecord]:
-        """All runs, or those of one thread, in the order in which they began."""
+    def runs(self, thread: str | None = None, *, tree: str | None = None) -> list[RunRecord]:
+        """All runs, or those of one thread, or of the tree with this run at its top, in the order of their start."""
         ...
 
     def load(self, run: str) -> Recorded:
@@ -92,8 +171,56 @@ class Contents(Protocol):
         ...
 
 
-class Store(Journal, Contents, Protocol):
-    """Journal and contents in one place."""
+class Requests(Protocol):
+    """What suspended runs ask of people, and the answers. Every method may raise ``JournalError``."""
+
+    def ask(self, run: str, asked: Sequence[Asked]) -> list[RequestRecord]:
+        """Write down everything that a run waits for: it is suspended from here until its next event.
+
+        Called after the event that suspended the run, again whenever it is suspended. What is asked already stays as it
+        is, with an answer that has come; what is not asked any more is settled. The records, in the order of ``asked``.
+        """
+        ...
+
+    def answer(self, request: str, answer: Answer) -> RequestRecord:
+        """Answer a request, once and for all, from whatever process. The run takes it up when it is resumed.
+
+        Refused: an unknown id, a second answer, one after ``until``, one to a run that has ended, or that does not fit.
+        """
+        ...
+
+    def requests(self, *, run: str | None = None, tree: str | None = None, open: bool = False) -> list[RequestRecord]:
+        """All requests, those of one run, or of the tree with this run at its top, in the order of asking.
+
+        ``open``: only those that can be answered now.
+        """
+        ...
+
+
+class Leases(Protocol):
+    """Who drives what. A lease that is not renewed in time, or whose process is known to be dead, can be taken over."""
+
+    def acquire(self, key: str, owner: str, ttl: int) -> Lease:
+        """Take the lease on ``key`` for ``ttl`` milliseconds. Raises ``LeaseError`` if another owner has it.
+
+        ``owner`` is ``engine.store.owners.new_owner()``, one for each attempt to drive something.
+        """
+        ...
+
+    def renew(self, lease: Lease, ttl: int) -> Lease:
+        """The lease, for ``ttl`` milliseconds from now. Raises ``LeaseError`` if another owner has taken it over."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Give it back. One that somebody else has taken over stays theirs."""
+
+    def leases(self) -> list[Lease]:
+        """Those that hold now."""
+        ...
+
+
+class Store(Journal, Contents, Requests, Leases, Protocol):
+    """Journal, contents, requests and leases in one place."""
 
     def close(self) -> None:
         """Write what is pending and let go of the place. Closing twice does nothing."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 from msgspec import structs
 
 from engine.core.decisions import NUMBERED, AnyDecision, End, digest
 from engine.store.protocol import JournalError, RunRecord
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970 (UTC)."""
+
+
+def wall_clock() -> int:
+    """The time that several processes have in common."""
+    return time.time_ns() // 1_000_000
 
 
 def digest_of(decision: AnyDecision) -> str:
@@ -16,6 +28,14 @@ def digest_of(decision: AnyDecision) -> str:
 def ended(record: RunRecord, end: End) -> RunRecord:
     """The record of a run that has ended."""
     return structs.replace(record, status=end.outcome.status, used=end.outcome.used)
+
+
+def moment(at: int) -> str:
+    """A point in time in words, from milliseconds since 1970."""
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{at} ms after 1970"
 
 
 def unknown_run(run: str) -> JournalError:

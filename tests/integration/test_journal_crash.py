@@ -103,7 +103,7 @@ def test_an_interrupted_transaction_is_rolled_back(tmp_path: Path, monkeypatch: 
             return self.db.execute(sql, *values)  # type: ignore[attr-defined]
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_db", Interrupting(store._db))
+        patch.setattr(store._database, "connection", Interrupting(store._database.connection))
         with pytest.raises(KeyboardInterrupt):
             store.append("r", 0, e.Tick(0), d.Wait(0))
     assert store.load("r").steps == ()

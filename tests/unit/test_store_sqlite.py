@@ -19,7 +19,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.store import JournalError, RunRecord
 from engine.store import opening as opening_module
-from engine.store.opening import SCHEMA_VERSION
+from engine.store.schema import SCHEMA_VERSION
 from engine.store.sqlite import SqliteStore
 
 RECORD = RunRecord("r", "{}", 0)
@@ -101,7 +101,7 @@ def test_a_newer_version_is_refused(path: Path) -> None:
     for read_only in (False, True):
         message = refused(lambda: SqliteStore(path, read_only=read_only))  # noqa: B023
         assert message == (
-            f"{path}: it was written by a newer release (format 2, this one knows 1); upgrade policy-lang to read it"
+            f"{path}: it was written by a newer release (format 3, this one knows 2); upgrade policy-lang to read it"
         )
 
 
@@ -134,12 +134,12 @@ def test_a_full_disk_leaves_nothing_half_written(path: Path) -> None:
     store = SqliteStore(path)
     store.begin(RECORD)
     store.append("r", 0, *TICK)
-    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
-    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = store._database.connection.execute("PRAGMA page_count").fetchone()
+    store._database.connection.execute(f"PRAGMA max_page_count = {pages}")
     ref = store.put(b"x" * 1_000_000)
     assert "the disk is full; make room, then resume the run" in refused(lambda: store.append("r", 1, *TICK))
     assert len(store.load("r").steps) == 1
-    store._db.execute("PRAGMA max_page_count = 1000000")
+    store._database.connection.execute("PRAGMA max_page_count = 1000000")
     store.append("r", 1, *TICK)
     store.close()
     again = SqliteStore(path, read_only=True)
