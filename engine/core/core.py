@@ -21,7 +21,7 @@ from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
-from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, REFUSALS, RESOURCES
+from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, OCCASION_WORDS, REFUSALS, RESOURCES
 
 PHASE, REASON, PENDING = 0, 1, 2
 """Where the first variables of every machine stand."""
@@ -148,9 +148,8 @@ class Core:
         """The instruction of the final call that this occasion grants."""
         plan = occasion.plan
         if plan is None:
-            return fill(
-                self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION, {"resource": occasion.resource}
-            )
+            template = self.finalize_step(occasion, values).text or DEFAULT_INSTRUCTION
+            return fill(template, {"resource": OCCASION_WORDS[occasion.resource]})
         place = self._step[plan.index]
         text = self._instructions[plan.index][values[place] if place >= 0 else 0]
         if text is None:

@@ -118,12 +118,16 @@ DEFAULT_INSTRUCTION: Final = (
 )
 """Sent as the last user message of a final call when the policy names no text of its own."""
 
+OCCASION_WORDS: Final = {"llm_failure": "a model call failed", "breaker": "a tool was switched off"}
+"""What ``{resource}`` becomes in the instruction of a final call that no limit has caused."""
+
 REFUSALS: Final[dict[str, str]] = {
     "unknown_tool": "There is no tool named `{tool}`. Use one of the tools you were offered.",
     "bad_arguments": "The arguments of `{tool}` are not valid: {problem}",
     "denied": "The tool `{tool}` is not available in this run.",
     "tool_limit": "The tool `{tool}` has reached its limit of {limit} calls in this run.",
     "tool_calls": "This call was not executed: the limit of {limit} tool calls has been reached.",
+    "above": "This call was not executed: the agents of this run have reached their limit of {limit} tool calls.",
     "tool_iterations": "This call was not executed: the limit of {limit} tool rounds has been reached.",
     "breaker": "This call of `{tool}` is switched off for now, for it gets nowhere. Go on without it.",
     "refused": "A person did not allow this call of `{tool}`.",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import a, nearest, quoted
-from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, decimal, misfit
+from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, decimal, misfit, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
 from policy_lang.source import Span
@@ -94,7 +94,7 @@ class Values:
             )
             return None
         if found.value < use.least:
-            label = "expected at least 1" if use.least == 1 else f"expected at least {use.least}"
+            label = f"expected at least {text_of(use.least, use.dimension)}"
             self.report.error("P207", f"{use.subject} cannot be zero", span, label, *why, help=use.zero)
             return None
         return Amount(found.value, span.text, span)
