@@ -29,6 +29,8 @@ from engine.clients.wire import Assembler, decode, encode
 from engine.core.messages import Reply, Request
 
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9:._-]+")
+"""An idempotency key that needs no quoting."""
 
 _END_WITHIN: Final = 0.1
 """Seconds that the end of a response may come after its last event."""
@@ -135,6 +137,8 @@ class HttpClient:
         attempt = _Attempt(self, on_delta)
         try:
             sent = self._http_request(request, idempotency_key)
+            if timeout is None:
+                return await attempt.run(self._connections(), sent)
             async with asyncio.timeout(timeout):
                 return await attempt.run(self._connections(), sent)
         except ModelError as exc:
@@ -159,7 +163,9 @@ class HttpClient:
             raise ModelError("host", f"the request is not JSON: {exc}") from None
         headers = [*self._headers, (b"accept", b"text/event-stream" if request.stream else b"application/json")]
         if idempotency_key:
-            headers.append((b"idempotency-key", quote(idempotency_key, safe=":._-").encode()))
+            plain = _PLAIN_KEY.fullmatch(idempotency_key)
+            key = idempotency_key if plain else quote(idempotency_key, safe=":._-")
+            headers.append((b"idempotency-key", key.encode()))
         return httpx.Request(
             "POST", self._url, headers=headers, content=content, extensions={"timeout": self._timeout.as_dict()}
         )

@@ -58,43 +58,27 @@ class Entry(Struct, frozen=True, gc=False, omit_defaults=True):
 _ACCEPTED: Final = Entry("result", text=OUTPUT_ACCEPTED)
 
 
-class Transcript:
+class Transcript(Struct, eq=False):
     """An immutable value: ``apply`` returns the next one, in constant time for each message added."""
 
-    __slots__ = (
-        "_attempts",
-        "_call",
-        "_early",
-        "_ended",
-        "_length",
-        "_log",
-        "_open",
-        "_positions",
-        "_reply",
-        "_results",
-        "_stopping",
-        "_waiting",
-    )
-
-    def __init__(self) -> None:
-        self._log: list[Entry] = []
-        self._length = 0
-        self._reply: e.ModelReplied | None = None
-        """A reply that no decision has accepted or dropped yet."""
-        self._open: tuple[e.Proposed, ...] = ()
-        """The calls of the last reply, until each has a result; empty otherwise."""
-        self._positions: dict[str, int] = {}
-        """Where each of them stands that takes a result."""
-        self._waiting = 0
-        """How many of them wait for one."""
-        self._results: dict[str, Entry] = {}
-        self._early: dict[str, Entry] = {}
-        """Results of calls whose reply was not shown yet."""
-        self._attempts: dict[str, int] = {}
-        """Which attempt of a call is in flight, where it is not the first: the end of another is no result."""
-        self._call = ""
-        self._stopping = False
-        self._ended = False
+    _log: list[Entry] = []
+    _length: int = 0
+    _reply: e.ModelReplied | None = None
+    """A reply that no decision has accepted or dropped yet."""
+    _open: tuple[e.Proposed, ...] = ()
+    """The calls of the last reply, until each has a result; empty otherwise."""
+    _positions: dict[str, int] = {}
+    """Where each of them stands that takes a result."""
+    _waiting: int = 0
+    """How many of them wait for one."""
+    _results: dict[str, Entry] = {}
+    _early: dict[str, Entry] = {}
+    """Results of calls whose reply was not shown yet."""
+    _attempts: dict[str, int] = {}
+    """Which attempt of a call is in flight, where it is not the first: the end of another is no result."""
+    _call: str = ""
+    _stopping: bool = False
+    _ended: bool = False
 
     @property
     def ended(self) -> bool:
@@ -120,32 +104,16 @@ class Transcript:
         """The conversation after ``event``, which got ``decision``."""
         if self._ended or decision.__class__ is d.Illegal:
             return self
-        further = isinstance(decision, d.Execute) and decision.attempt > 1
-        if (event.__class__, decision.__class__) in _SILENT and self._reply is None and not further:
+        silent = self._reply is None and (event.__class__, decision.__class__) in _SILENT
+        if silent and not (isinstance(decision, d.Execute) and decision.attempt > 1):
             return self
-        after = self._copy()
+        after = structs.replace(self)
         if hear := _HEAR.get(event.__class__):
             hear(after, event, decision)
         if obey := _OBEY.get(decision.__class__):
             obey(after, decision)
         after._complete()
         return after
-
-    def _copy(self) -> Transcript:
-        new = object.__new__(Transcript)
-        new._log = self._log
-        new._length = self._length
-        new._reply = self._reply
-        new._open = self._open
-        new._positions = self._positions
-        new._waiting = self._waiting
-        new._results = self._results
-        new._early = self._early
-        new._attempts = self._attempts
-        new._call = self._call
-        new._stopping = self._stopping
-        new._ended = False
-        return new
 
     # What an event itself adds.
 

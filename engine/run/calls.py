@@ -16,7 +16,6 @@ from engine.clients.base import ModelError
 from engine.core.canonical import arguments_key
 from engine.core.events import ModelFailed, ModelReplied, Proposed
 from engine.core.messages import Finish, Message, Reply, Request, ToolCall, Usage
-from engine.core.state import NO_TIME
 from engine.core.vocabulary import REASONS
 from engine.run import sizes
 from engine.run.cancellation import from_outside, must_pass
@@ -26,9 +25,6 @@ from engine.run.host import MOST_TOOL_CALLS, Host
 from engine.run.jitter import unit
 from engine.run.results import brief, clean, described
 from engine.run.tools import ArgumentError
-
-_SLACK_S = 1.0
-"""A client's own time limit is this much later than ours, so that the run's deadline is always recognised as such."""
 
 
 class Attempt:
@@ -104,14 +100,17 @@ async def call_model(
 ) -> ModelReplied | ModelFailed:
     """Make one attempt. ``prepared`` receives the validated arguments of each proposed call, by its id."""
     try:
-        made = await _request(host, attempt, messages, instruction)
-        if isinstance(made, Request):
-            attempt.request = request = made
-            if not _says_something(request.messages, instruction):
-                return attempt.failed("host", "the request has no messages")
-            reply = await _on_the_wire(host, attempt, request)
-        else:
+        request = _request(host, attempt, messages, instruction)
+        made: Request | Reply = request
+        if host.hooks.shapes_requests:
+            made = await host.hooks.prepare(request, Rules(attempt.effect.decision, instruction), _context(attempt))
+        if isinstance(made, Reply):
             reply = made
+        else:
+            attempt.request = made
+            if not _says_something(made.messages, instruction):
+                return attempt.failed("host", "the request has no messages")
+            reply = await _on_the_wire(host, attempt, made)
         if host.hooks.after_model:
             reply = await host.hooks.replied(reply, _context(attempt))
         return _replied(host, attempt, reply, prepared)
@@ -136,9 +135,8 @@ def _says_something(messages: tuple[Message, ...], instruction: Message | None) 
     return any(m.role != "system" and m is not instruction for m in messages)
 
 
-async def _request(
-    host: Host, attempt: Attempt, messages: tuple[Message, ...], instruction: Message | None
-) -> Request | Reply:
+def _request(host: Host, attempt: Attempt, messages: tuple[Message, ...], instruction: Message | None) -> Request:
+    """The request as the decision wants it; request processors have not seen it yet."""
     decision = attempt.effect.decision
     if decision.notices:
         messages = (*messages, *(Message(role="user", text=text) for text in decision.notices))
@@ -150,11 +148,10 @@ async def _request(
         stream=attempt.show is not None,
         settings=dict(host.settings) if host.settings else {},
     )
-    rules = Rules(decision, instruction)
-    if not host.hooks.shapes_requests:
-        ruled = decision.final or decision.hidden or decision.max_output is not None
-        return rules.enforce(request) if ruled else request
-    return await host.hooks.prepare(request, rules, _context(attempt))
+    ruled = decision.final or decision.hidden or decision.max_output is not None
+    if not ruled or host.hooks.shapes_requests:  # processors come first
+        return request
+    return Rules(decision, instruction).enforce(request)
 
 
 def _context(attempt: Attempt) -> CallContext:
@@ -167,13 +164,10 @@ async def _on_the_wire(host: Host, attempt: Attempt, request: Request) -> Reply:
     client = host.clients.get(decision.client)
     if client is None:
         raise ModelError("host", f"there is no client named `{decision.client}`")
-    timeout = None
-    if decision.deadline < NO_TIME:
-        timeout = max(decision.deadline - attempt.now(), 0) / 1000 + _SLACK_S
+    # No time limit of the client's own: whoever runs this attempt interrupts it at the decision's deadline.
     reply = await client.complete(
         request,
         on_delta=attempt.delta if request.stream else None,
-        timeout=timeout,
         idempotency_key=attempt.effect.idempotency,
     )
     if not isinstance(reply, Reply):

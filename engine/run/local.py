@@ -1,9 +1,10 @@
 """``Effects`` in this process: tasks, one timer, one inbox, a journal.
 
-Effects are tasks of the event loop. Each ends exactly once, by whatever comes first: its own end, its
-deadline, or (when the run is over) nothing at all; later ends reach nobody. A run is resumed by handing
-over what its journal holds: those events come out of ``next`` first, nothing is started meanwhile, and
-what was in flight at the end of them is started then, with the idempotency keys it had.
+Tasks of the event loop carry effects out, each one effect at a time and, where one leads to the next, one after the
+other. Each effect ends exactly once, by whatever comes first: its own end, its deadline, or (when the run is over)
+nothing at all; later ends reach nobody. A run is resumed by handing over what its journal holds: those events come
+out of ``next`` first, nothing is started meanwhile, and what was in flight at the end of them is started then, with
+the idempotency keys it had.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextvars
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Ask, Note, Resolve, digest
@@ -33,9 +34,15 @@ from engine.store.protocol import Journal
 Recorded = tuple[e.AnyEvent, str]
 """An event as it was journaled, and the digest of the decision it got."""
 
+_IN_A_ROW: Final = 8
+"""So many effects does one task carry out: a run that never waits must let others have the event loop too."""
+
 
 class _Flight:
-    """One effect that is going on. ``begun``: its task has taken its first step. ``stopped``: it was asked to end."""
+    """One effect that is going on. ``begun``: somebody carries it out. ``stopped``: it was asked to end.
+
+    ``task`` is the one that carries it out, or will.
+    """
 
     __slots__ = ("begun", "deadline", "effect", "stopped", "task", "work")
 
@@ -80,6 +87,10 @@ class LocalEffects:
         self._prepared: dict[str, dict[str, Any]] = {}
         self._said: list[Message] = []
         self._context = contextvars.copy_context()
+        self._free = False
+        """Has a task just ended its effect, so that it can carry out one that starts now?"""
+        self._taken: _Flight | None = None
+        """The effect that it will carry out."""
         self.inbox: Inbox[RunResult] = Inbox(loop, spec.started)
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
@@ -186,49 +197,75 @@ class LocalEffects:
     def _launch(self, effect: Effect) -> None:
         work: calls.Attempt | executions.Execution | None = None
         deadline = NO_TIME
+        waits = False
         if isinstance(effect, ModelCall):
             work, deadline = self._attempt(effect), effect.decision.deadline
         elif isinstance(effect, ToolRun):
             work, deadline = self._execution(effect), effect.decision.deadline
+            waits = effect.decision.not_before > 0
         elif isinstance(effect, ResolverRun):
             deadline = min(effect.decision.deadline, self._clock() + self._host.resolver_timeout)
         elif self._host.approver is None:
             self.inbox.post(e.ApprovalGiven(self._clock(), effect.decision.id, "nobody"))
             return
-        waits = isinstance(effect, ToolRun) and bool(effect.decision.not_before)
         if self._listener is not None and not waits:
             self._listener.started(effect)
         flight = _Flight(effect, work, deadline)
         self._flights[effect.key] = flight
-        # Effects are started from within one another's ends: each gets the context of the run, not of the last one.
-        flight.task = self._loop.create_task(self._fly(flight, waits), context=self._context.copy())
+        if self._free:
+            self._free, self._taken = False, flight
+        else:
+            # Effects are started from within one another's ends: each gets the context of the run, not the last one's.
+            flight.task = self._loop.create_task(self._carry(flight), context=self._context.copy())
         self._alarm.set(deadline)
 
-    async def _fly(self, flight: _Flight, waits: bool) -> None:
-        flight.begun = True
-        key = flight.effect.key
-        try:
-            if waits:
-                await self._not_before(flight.effect)
-            event = await self._perform(flight.effect, flight.work)
-        except asyncio.CancelledError:
-            if self._flights.get(key) is not flight:
+    async def _carry(self, flight: _Flight) -> None:
+        """Carry out an effect, and then the first one that its end has started, without a task or a wait in between."""
+        task = asyncio.current_task()
+        assert task is not None
+        upcoming: _Flight | None = flight
+        left = _IN_A_ROW
+        while upcoming is not None:
+            flight, left = upcoming, left - 1
+            flight.begun, flight.task = True, task
+            try:
+                effect = flight.effect
+                if isinstance(effect, ToolRun) and effect.decision.not_before:
+                    await self._not_before(effect)
+                event = await self._perform(effect, flight.work)
+            except asyncio.CancelledError:
+                self._cancelled(flight)
                 return
-            del self._flights[key]
+            except Exception as exc:  # a fault of the driver itself: better told than waited for
+                self.inbox.fail(exc)
+                return
+            # What an effect has set in its context is for nobody else, nor is a cancellation meant for it.
+            unmarked = left > 0 and not task.cancelling() and contextvars.copy_context() == self._context
+            upcoming = self._ended(flight, event, unmarked)
+
+    def _ended(self, flight: _Flight, event: e.AnyEvent, free: bool) -> _Flight | None:
+        """Report the end of an effect. Gives the one that its task, if it is free, is to carry out next."""
+        key = flight.effect.key
+        if self._flights.get(key) is not flight:
+            return None
+        del self._flights[key]
+        self._free = free
+        try:
+            self.inbox.post(event)
+        finally:
+            self._free = False
+            taken, self._taken = self._taken, None
+        return taken if taken is not None and self._flights.get(taken.effect.key) is taken else None
+
+    def _cancelled(self, flight: _Flight) -> None:
+        if self._flights.get(flight.effect.key) is flight:
+            del self._flights[flight.effect.key]
             if not flight.stopped:
                 self.interrupt("shutdown")  # not our doing: the event loop is being shut down, and the run with it
             self._report_cut(flight, "cancelled")
-            return
-        except Exception as exc:  # a fault of the driver itself: better told than waited for
-            self.inbox.fail(exc)
-            return
-        if self._flights.get(key) is flight:
-            del self._flights[key]
-            self.inbox.post(event)
 
-    async def _not_before(self, effect: Effect) -> None:
+    async def _not_before(self, effect: ToolRun) -> None:
         """Wait until a further execution is due; it has its deadline, and can be cancelled, meanwhile."""
-        assert isinstance(effect, ToolRun)
         while (left := effect.decision.not_before - self._clock()) > 0:
             await asyncio.sleep(left / 1000)
         if self._listener is not None:
