@@ -29,9 +29,10 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
         return sticky(core, s) if s.book.outcome else (s, Continue("default: start"))
     before = e.thread_used or _NOTHING_USED
     run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before, e.clients)
+    run = structs.replace(run, above=s.book.run.above, opened=s.book.run.opened)
     run = structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
-    book = Book(run, (0,) * core.tools.counters)
-    states = core.amounts.states(s.vars, book, e.at) if core.amounts.limits else ()
+    book = Book(run, (0,) * core.tools.counters, pools=s.book.pools)
+    states = core.amounts.states(s.vars, book, e.at)
     earlier = tuple(min(p.maximum, getattr(before, p.resource)) for p in core.thread_fuel)
     v, rule = core.react.start(s.vars, states, earlier)
     started = State(v, e.at, 0, None, (), book)
@@ -101,7 +102,7 @@ def admit(
         return end(core, s, at, v, rule, notes, error=f"the price table has no model named {call.model}")
     react = core.react.attempt if further else core.react.call
     while True:
-        states = amounts.states(v, s.book, at, call.model, call.input_tokens) if amounts.limits else ()
+        states = amounts.states(v, s.book, at, call.model, call.input_tokens)
         v, rule = react(v, states)
         kind = rule.effect.kind
         if kind == "again":
@@ -119,13 +120,12 @@ def _call(
 ) -> Result:
     n, final, book = s.n + 1, v[REASON] > 0, s.book
     deadline = min(at + core.attempt_wall, NO_TIME)
-    if core.amounts.walls:
-        deadline = min(deadline, core.amounts.deadline(v, book.run, final))
+    deadline = min(deadline, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()
     if core.has_thresholds:
         book, notices, notes = _thresholds(core, s, at, v, final, notes)
     bound = call.max_output
-    if core.amounts.pools:
+    if core.amounts.pools or book.pools is not None:
         bound = core.amounts.largest_output(v, book, call, final)
     admitted = CallState(
         call.id, call.attempt + 1, call.client, deadline, call.model, call.input_tokens, call.max_output, call.pauses

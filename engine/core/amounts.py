@@ -19,7 +19,6 @@ _NO_USAGE = Usage()
 Values = tuple[int, ...]
 
 _USED: dict[str, Callable[[Book, int], int]] = {
-    "wall": lambda book, at: max(0, at - book.run.started),
     "tokens": lambda book, at: book.spent.input + book.spent.output,
     "input_tokens": lambda book, at: book.spent.input,
     "output_tokens": lambda book, at: book.spent.output,
@@ -59,12 +58,21 @@ class Amount:
         self.used = _used(plan)
         self.need = _NEED[plan.resource]
         self.moves = plan.step is not None
+        self.of_node = plan.limit.scope != "run"
         self.maximum = maximum_of(plan, machine)
         self.kept = _kept(plan, machine)
 
 
 def maximum_of(plan: Plan, machine: Machine) -> Callable[[Values], int]:
-    """The maximum of a limit as it stands, with the extension if it was taken."""
+    """The maximum of a limit as it stands, with what people have granted and the extension if it was taken."""
+    alone = _extended(plan, machine)
+    if plan.question() is None:
+        return alone
+    granted = machine.index(plan.granted)
+    return lambda values: alone(values) + values[granted]
+
+
+def _extended(plan: Plan, machine: Machine) -> Callable[[Values], int]:
     maximum, extension = plan.maximum, plan.extension()
     if extension is None or plan.step is None:
         return lambda values: maximum
@@ -99,12 +107,48 @@ def _final_ahead(steps: tuple[Step, ...]) -> bool:
     return False
 
 
+def began_of(plan: Plan) -> Callable[[Run], int]:
+    """The moment (ms) from which a wall counts; it has moved with the time in which only people were awaited.
+
+    A node may have been spawned before this run of it began; then the ledger says when.
+    """
+    of_node, counting = plan.limit.scope != "run", plan.limit.counting_approvals
+
+    def began(run: Run) -> int:
+        if of_node and run.opened is not None:
+            return run.opened
+        return run.started - run.stood if counting else run.started
+
+    return began
+
+
 def _used(plan: Plan) -> Callable[[Book, int], int]:
+    if plan.resource == "wall":
+        return _time_used(plan)
     used = _USED[plan.resource]
-    if plan.limit.scope != "thread":
+    if plan.limit.scope == "run":
         return used
+    others = _others(plan)
+    if plan.limit.scope != "thread":
+        return lambda book, at: used(book, at) + others(book)
     before = _USED_BEFORE[plan.resource]
-    return lambda book, at: used(book, at) + before(book, at)
+    return lambda book, at: used(book, at) + before(book, at) + others(book)
+
+
+def _time_used(plan: Plan) -> Callable[[Book, int], int]:
+    began, counting = began_of(plan), plan.limit.counting_approvals
+
+    def used(book: Book, at: int) -> int:
+        now = at if counting or book.paused is None else min(at, book.paused)
+        return max(0, now - began(book.run))
+
+    return used
+
+
+def _others(plan: Plan) -> Callable[[Book], int]:
+    """What others of the tree have used of the limit, or hold."""
+    name = plan.limit.id
+    return lambda book: 0 if book.pools is None else dict(book.pools.others).get(name, 0)
 
 
 class Amounts:
@@ -123,29 +167,51 @@ class Amounts:
         return self.prices.get(model)
 
     def states(
-        self, values: tuple[int, ...], book: Book, at: int, model: str = "", input_tokens: int | None = None
+        self,
+        values: tuple[int, ...],
+        book: Book,
+        at: int,
+        model: str = "",
+        input_tokens: int | None = None,
+        *,
+        rounds: bool = False,
     ) -> tuple[int, ...]:
-        """For each limit ``NOTHING``, ``RESERVE`` or ``ENOUGH`` for a request of this size and one token of output."""
+        """For each limit ``NOTHING``, ``RESERVE`` or ``ENOUGH`` for a request of this size and one token of output.
+
+        Behind them, whether the time of an ancestor is over (1), and whether a pool of one refuses: a call, or with
+        ``rounds`` a round.
+        """
         price, size = self.prices.get(model), input_tokens or 0
         states = []
         for a in self.limits:
             free = a.maximum(values) - a.used(book, at) - a.need(price, size)
             states.append(NOTHING if free < 0 else RESERVE if free < a.kept(values) else ENOUGH)
-        return tuple(states)
+        pools = book.pools
+        if pools is None:
+            return (*states, 0, 0)
+        refused = pools.rounds if rounds else pools.refused
+        return (*states, int(at >= pools.deadline), int(refused is not None))
 
     def deadline(self, values: tuple[int, ...], run: Run, final: bool) -> int:
         """The moment (ms) by which a call or tool must be over: earlier by the reserve unless the call is final."""
-        earliest = NO_TIME
+        earliest = run.above
         for a in self.walls:
-            time = run.started + a.maximum(values) - (0 if final else a.kept(values))
+            time = a.began(run) + a.maximum(values) - (0 if final else a.kept(values))
             if time < earliest:
                 earliest = time
         return earliest
+
+    def people_until(self, values: tuple[int, ...], run: Run) -> int:
+        """Until when (ms) the walls that go on meanwhile let people take their time; all others stand still."""
+        going = (a for a in self.walls if a.plan.limit.counting_approvals)
+        return min((a.began(run) + a.maximum(values) - a.kept(values) for a in going), default=NO_TIME)
 
     def largest_output(self, values: tuple[int, ...], book: Book, call: CallState, final: bool) -> int | None:
         """The largest output in tokens that every pool leaves, at most what the host asked for; ``None``: no bound."""
         bounds = [] if call.max_output is None else [call.max_output]
         size, price = call.input_tokens or 0, self.prices.get(call.model)
+        if book.pools is not None and book.pools.output is not None:
+            bounds.append(book.pools.output)
         for a in self.pools:
             left = a.maximum(values) - a.used(book, 0) - (0 if final else a.kept(values))
             if a.resource == "tokens":

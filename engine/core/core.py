@@ -63,6 +63,9 @@ class Core:
             for position, step in plan.steps()
             if isinstance(step, Retry)
         }
+        self.shared_fuel = tuple(
+            (p, self.machine.index(p.fuel)) for p in self.plans if p.counted and p.limit.scope != "run"
+        )
         self.thread_fuel = tuple(p for p in self.plans if p.counted and p.limit.scope == "thread")
 
     def standing(self, plan: Plan, values: Values, book: Book, at: int) -> tuple[int, int]:

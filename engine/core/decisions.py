@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from engine.core.state import NO_TIME, Outcome
+from engine.core.state import NO_TIME, Outcome, Refusal
 
 
 class Note(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -176,6 +176,33 @@ class Suspend(Decision, frozen=True, tag="suspend"):
     notes: tuple[Note, ...] = ()
 
 
+class Spawn(Decision, frozen=True, tag="spawn"):
+    """Start a run of this child, which is spawned first if it is new."""
+
+    n: int
+    child: str
+    agent: str
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Queue(Decision, frozen=True, tag="queue"):
+    """The child is spawned and waits for a slot; it runs when one is free."""
+
+    child: str
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
+class Refuse(Decision, frozen=True, tag="refuse"):
+    """The child is not spawned, or not woken: ``refusal`` says which limit, whose, and what is used of it."""
+
+    child: str
+    refusal: Refusal
+    because: str = ""
+    notes: tuple[Note, ...] = ()
+
+
 class Resolve(Decision, frozen=True, tag="resolve"):
     """Ask the host's function ``name`` for a text, and report ``Resolved``. ``limit`` and ``used`` tell it why."""
 
@@ -223,10 +250,25 @@ class Illegal(Decision, frozen=True, tag="illegal"):
 
 
 AnyDecision = (
-    Continue | Wait | Call | Retry | Execute | Ask | Reply | RunTools | Suspend | Resolve | Stop | End | Illegal
+    Continue
+    | Wait
+    | Call
+    | Retry
+    | Execute
+    | Ask
+    | Reply
+    | RunTools
+    | Suspend
+    | Spawn
+    | Queue
+    | Refuse
+    | Resolve
+    | Stop
+    | End
+    | Illegal
 )
 
-NUMBERED = (Call, Retry, RunTools, Execute, Suspend, Resolve, Stop, End)
+NUMBERED = (Call, Retry, RunTools, Execute, Suspend, Spawn, Resolve, Stop, End)
 """Decisions that start something: they have a step number and a digest."""
 
 _encoder = msgspec.json.Encoder(order="sorted")

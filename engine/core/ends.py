@@ -19,6 +19,9 @@ _STATUS = {
 }
 """Status and reason where the rule's word alone does not say them; every other word is the reason of a failure."""
 
+_ABOVE = {"wall_above": "wall", "above": "refused", "rounds_above": "rounds", "tools_above": "tools_limit"}
+"""What the ledger has shown of the limit of an ancestor that ends a run, by the rule's word."""
+
 Result = tuple[State, AnyDecision]
 
 _UNSTARTED = (WAITING, ASKED)
@@ -57,6 +60,9 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
     elif word == "incomplete":
         plan = core.plans[rule.effect.limit]
         status, reason, limit = word, plan.resource, core.hit(plan, v, s.book, at)
+    elif word in _ABOVE:
+        refusal = getattr(s.book.pools, _ABOVE[word])
+        status, reason, limit, because = "incomplete", refusal.limit.resource, refusal.limit, refusal.because
     elif word == "cancelled":
         status, reason = word, cause
     else:
@@ -120,7 +126,7 @@ def sticky(core: Core, s: State) -> Result:
 
 def passed(core: Core, s: State, at: int) -> Result:
     """What the time alone decides for a run that is going on."""
-    states = core.amounts.states(s.vars, s.book, at) if core.amounts.limits else ()
+    states = core.amounts.states(s.vars, s.book, at)
     v, rule = core.react.tick(s.vars, states)
     if rule.effect.kind == "stop":
         return stop(core, s, at, v, rule)

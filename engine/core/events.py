@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from engine.core.host import FULL
 from engine.core.messages import Finish, Usage
-from engine.core.state import ClientInfo, Used
+from engine.core.state import ClientInfo, Pools, Refusal, Used
 
 
 class Proposed(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -175,6 +175,43 @@ class UsageReported(Event, frozen=True, tag="usage_reported"):
     usage: Usage
 
 
+class PoolsSeen(Event, frozen=True, tag="pools_seen"):
+    """What the ledger of a tree shows this run, just before an event that may admit something; also before its start."""
+
+    pools: Pools
+
+
+class SpawnRequested(Event, frozen=True, tag="spawn_requested"):
+    """The run wants a child of this agent; ``id`` is the tool call that asks for it, if one does.
+
+    ``refused``: the ledger does not allow it. ``queued``: it does, but every slot is taken.
+    """
+
+    child: str
+    agent: str
+    id: str = ""
+    refused: Refusal | None = None
+    queued: bool = False
+
+
+class WakeRequested(Event, frozen=True, tag="wake_requested"):
+    """The run wants a child that has run before to run again; the rest as for ``SpawnRequested``."""
+
+    child: str
+    agent: str
+    refused: Refusal | None = None
+    queued: bool = False
+
+
+class ChildEnded(Event, frozen=True, tag="child_ended"):
+    """A run of a child has ended, as its outcome's ``status`` says; ``ref`` names its text."""
+
+    child: str
+    status: str
+    used: Used = Used()
+    ref: str = ""
+
+
 class Tick(Event, frozen=True, tag="tick"):
     """Time has passed, nothing else."""
 
@@ -197,6 +234,10 @@ AnyEvent = (
     | ApprovalGiven
     | ExtensionAnswered
     | UsageReported
+    | PoolsSeen
+    | SpawnRequested
+    | WakeRequested
+    | ChildEnded
     | Tick
     | Cancelled
 )

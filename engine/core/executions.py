@@ -317,7 +317,7 @@ def _one_less(
     if core.breakers.all:
         s, more = _learn(core, s, calls, at, "round_end")
         notes = (*notes, *more)
-    v, rule = core.react.judged(v)
+    v, rule = core.react.judged(v, int(any(call.why == "above" for call in calls)))
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes)
     # More calls of a reply that was not shown may follow: what was judged is kept until the next call.

@@ -26,10 +26,10 @@ def fail(
     """Take the first step of the failure's ladder that can be taken."""
     call, book = s.call, s.book
     assert call is not None
-    states = core.amounts.states(v, book, at) if core.amounts.limits else ()
+    states = core.amounts.states(v, book, at)
     final = v[REASON] > 0
     # The attempt's own time may end before the run's: then it is an ordinary time-out.
-    deadline = core.amounts.deadline(v, book.run, final) if core.amounts.walls else NO_TIME
+    deadline = core.amounts.deadline(v, book.run, final)
     delivered = failure.shown and "retract" not in book.run.profile
     cut = failure.reason in ("timeout", "aborted") and at >= deadline
     chosen, blocked = core.switching.chosen(failure.reason), 0

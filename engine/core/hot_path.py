@@ -26,7 +26,7 @@ from engine.core.machine.to_python import live, packed, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
-    ("unknown", "invalid", "denied", "limited", "round_refused", "broken", "asks", "no_time"), 0
+    ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time"), 0
 )
 
 _TYPES = (
@@ -50,15 +50,16 @@ def source(core: Core) -> str:
         return ""
     names = ", ".join(v.name for v in core.machine.variables)
     parts = {"VARIABLES": names, "VALUES": packed(core.machine), "ROUNDS": "used_tool_iterations"}
-    enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits}
+    enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits} | {"late_above": 0, "above": 0}
     parts |= _ordinary(core, "call", "CALL", enough)
     parts |= _ordinary(core, "round", "ROUND", enough)
     parts |= _ordinary(core, "tool", "TOOL", _NO_VERDICT_AGAINST)
-    parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0})
+    parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0, "above": 0})
     for name, call in (("CALL", True), ("ROUND", False)):
         parts[f"{name}_READS"] = hot_amounts.reads(core, call=call)
         parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
+    parts["ROUND_UNUSUAL"] += "\nor book.pools is not None"
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
     parts |= _deadlines(core)
@@ -189,6 +190,7 @@ def step(state, event):
             or at < state.at
             or (call is not None and call.id == id)
             <SWITCHED>
+            or book.pools is not None
             <CALL_UNUSUAL>
             <CALL_NEAR>
         ):
@@ -251,7 +253,7 @@ def step(state, event):
     if kind is ToolRequested:
         at, round = event.at, state.round
         v, book = state.vars, state.book
-        if len(round) != 1 or v[0] != TOOLS or at < state.at:
+        if len(round) != 1 or v[0] != TOOLS or at < state.at or book.pools is not None:
             return general(state, event)
         (proposed,) = round
         id, tool = proposed.id, proposed.tool

@@ -78,11 +78,11 @@ def _joined(core: Core, s: State, e: ToolRequested) -> Result:
 
 def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ...]]:
     """The round is admitted, refused, or ends the run; a text for the refusal is not asked for in the midst of it."""
-    v, rule = core.react.round(s.vars, core.amounts.states(s.vars, s.book, at))
+    v, rule = core.react.round(s.vars, core.amounts.states(s.vars, s.book, at, rounds=True))
     notes: tuple[Note, ...] = ()
     while rule.effect.kind == "again":
         notes = (*notes, core.extended(rule, v, s.book, at))
-        v, rule = core.react.round(v, core.amounts.states(v, s.book, at))
+        v, rule = core.react.round(v, core.amounts.states(v, s.book, at, rounds=True))
     if rule.effect.kind == "resolve":
         v, rule = core.react.resolved(v, 0, 0)
     return v, rule, notes
@@ -92,7 +92,7 @@ def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> 
     others, mark, position = s.round[:-1], s.round[-1], len(s.round) - 1
     fold = Fold(core, s, e.at, s.vars, s.n + 1)
     fold.call(position, Proposed(e.id, e.name, e.args, registered=e.registered))
-    v, rule = core.react.judged(fold.values)
+    v, rule = core.react.judged(fold.values, fold.over_above)
     (verdict,), (call,), notes = fold.verdicts, fold.calls, (*notes, *fold.notes)
     book = structs.replace(s.book, tool_counts=fold.counts, breakers=fold.breakers)
     if rule.effect.kind == "end":
@@ -133,7 +133,7 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
     fold = Fold(core, s, e.at, v, s.n + 1)
     for i, call in enumerate(new):
         fold.call(i, call)
-    v, rule = core.react.judged(fold.values)
+    v, rule = core.react.judged(fold.values, fold.over_above)
     book = structs.replace(s.book, tool_counts=fold.counts, breakers=fold.breakers)
     if rule.effect.kind == "end":
         closed = tuple(x for x in fold.verdicts if isinstance(x, Reply))

@@ -55,7 +55,7 @@ def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
         output=_largest_output(ledger, node, above, need),
         deadline=deadline,
         wall=wall,
-        stood=node.stood,
+        opened=node.deadline - node.budget.wall.maximum if node.budget.wall else None,
     )
 
 

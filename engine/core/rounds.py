@@ -25,7 +25,7 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
     """The model asks for tools. ``s`` holds what was charged, ``v`` the machine's values."""
     notes: tuple[Note, ...] = ()
     while True:
-        states = core.amounts.states(v, s.book, at) if core.amounts.limits else ()
+        states = core.amounts.states(v, s.book, at, rounds=True)
         v, rule = core.react.round(v, states)
         kind = rule.effect.kind
         if kind == "round":
@@ -89,7 +89,7 @@ def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]
         folded = Fold(core, s, at, v, n, round_refused=1)
         for i, call in enumerate(calls):
             folded.call(i, call)
-    v, rule = core.react.judged(folded.values)
+    v, rule = core.react.judged(folded.values, folded.over_above)
     crossed = s.book.crossed
     more: tuple[Note, ...] = ()
     if core.has_thresholds:
@@ -119,9 +119,11 @@ class Fold:
         "n",
         "no_time",
         "notes",
+        "over_above",
         "refused",
         "round_refused",
         "s",
+        "tools_above",
         "values",
         "verdicts",
     )
@@ -130,6 +132,8 @@ class Fold:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
         self.round_refused = round_refused
         self.no_time = at >= core.amounts.deadline(values, s.book.run, final=False) if core.amounts.walls else False
+        self.tools_above = -1 if s.book.pools is None or s.book.pools.tools is None else s.book.pools.tools
+        self.over_above = 0
         self.counts, self.breakers = s.book.tool_counts, s.book.breakers
         self.verdicts: list[Execute | Ask | Reply] = []
         self.calls: list[RoundCall] = []
@@ -153,6 +157,7 @@ class Fold:
                 facts.denied,
                 limited,
                 self.round_refused,
+                self.tools_above == 0,
                 broken,
                 facts.asks,
                 self.no_time,
@@ -162,8 +167,10 @@ class Fold:
                 break
             self.notes.append(core.extended(rule, self.values, self.s.book, self.at))
         if kind == "reply":
+            self.over_above |= rule.effect.word == "above"
             self._reply(i, call, rule, breaker)
             return
+        self.tools_above -= 1
         for k, _, _, _ in facts.limits:
             self.counts = (*self.counts[:k], self.counts[k] + 1, *self.counts[k + 1 :])
         probes: tuple[int, ...] = ()
@@ -216,6 +223,9 @@ def refusal(
         spent = (x for x in facts.limits if counts[x[0]] >= x[1])
         k, maximum, text, because = next(spent, facts.limits[0])
         return fill(text, {**words, "limit": str(maximum), "used": str(counts[k]), "left": "0"}), because
+    if why == "above" and s.book.pools is not None and s.book.pools.tools_limit is not None:
+        limit = s.book.pools.tools_limit
+        return fill(REFUSALS[why], {**words, "limit": str(limit.limit.maximum)}), limit.because
     if why in ("tool_calls", "tool_iterations"):
         plan = core.plans[rule.effect.limit] if rule else core.refusing(why, v)
         return core.refusal(plan, tool, v, s.book, s.at), plan.origin
@@ -225,13 +235,13 @@ def refusal(
 def ask_until(core: Core, s: State, v: Values, at: int, facts: ToolFacts) -> int:
     """The end of the time a person has to answer (ms)."""
     own = at + facts.ask_within if facts.ask_within else NO_TIME
-    return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
+    return min(own, core.amounts.deadline(v, s.book.run, final=False))
 
 
 def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int:
     """When an execution that starts now must be over (ms): by its own timeout, or the run's time less its reserve."""
     own = at + timeout if timeout else NO_TIME
-    return min(own, core.amounts.deadline(v, s.book.run, final=False)) if core.amounts.walls else own
+    return min(own, core.amounts.deadline(v, s.book.run, final=False))
 
 
 def round_number(core: Core, v: Values) -> int:

@@ -64,7 +64,8 @@ class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     """What hardly ever changes during a run. ``deadline`` is its last moment (ms).
 
-    ``thread_used`` is what earlier runs of the thread used. The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
+    ``thread_used`` is what earlier runs of the thread used, ``above`` the nearest deadline of an ancestor (ms),
+    ``opened`` when walls of its node began, where that was not at its start. The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
     ``stood`` says by how much in all (ms), for the walls that count such time.
     """
 
@@ -78,6 +79,8 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     thread_used: Used = Used()
     clients: tuple[ClientInfo, ...] = ()
     stood: int = 0
+    above: int = NO_TIME
+    opened: int | None = None
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -177,7 +180,7 @@ class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs, ``rounds``
     one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where. ``output`` is
     the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and ``wall`` whose it
-    is. ``stood`` is how long the node's own clock stood still (ms).
+    is. ``opened`` is when the node's own wall began (ms): its spawn, later by the time its clock stood still.
     """
 
     others: tuple[tuple[str, int], ...] = ()
@@ -188,7 +191,7 @@ class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     output: int | None = None
     deadline: int = NO_TIME
     wall: Refusal | None = None
-    stood: int = 0
+    opened: int | None = None
 
 
 class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):

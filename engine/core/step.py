@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, executions, hot_path, implied, replies, resolving
+from engine.core import admission, ends, executions, hot_path, implied, replies, resolving, trees
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note
 from engine.core.ends import wake_at
@@ -23,15 +23,19 @@ from engine.core.events import (
     ApprovalGiven,
     CallRequested,
     Cancelled,
+    ChildEnded,
     ModelFailed,
     ModelReplied,
+    PoolsSeen,
     Resolved,
     RetryDue,
     RunStarted,
+    SpawnRequested,
     Tick,
     ToolEnded,
     ToolRequested,
     UsageReported,
+    WakeRequested,
 )
 from engine.core.machine.build import build
 from engine.core.machine.interpret import react
@@ -53,6 +57,10 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     ToolEnded: executions.tool_ended,
     ApprovalGiven: executions.approval_given,
     UsageReported: ends.usage_reported,
+    PoolsSeen: trees.pools_seen,
+    SpawnRequested: trees.spawn_requested,
+    WakeRequested: trees.spawn_requested,
+    ChildEnded: trees.child_ended,
     Tick: executions.tick,
     Cancelled: ends.cancelled,
 }

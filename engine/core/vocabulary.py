@@ -60,7 +60,7 @@ RESOURCES: Final[dict[str, Resource]] = {
 
 def limit_name(resource: str, scope: str | None) -> str:
     """How a limit is called, unique in a policy: ``llm_calls``, or ``tokens per thread`` where the scope was chosen."""
-    return resource if scope in (None, RESOURCES[resource].scope) else f"{resource} per {scope}"
+    return resource if scope is None or scope == RESOURCES[resource].scope else f"{resource} per {scope}"
 
 
 TREE_RESOURCES: Final[dict[str, int | None]] = {"children": None, "live_children": None, "depth": 3, "concurrent": 8}

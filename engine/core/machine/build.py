@@ -6,7 +6,7 @@ Nothing here knows numbers, texts or time: ``step`` turns those into the few fie
 from __future__ import annotations
 
 from engine.core.ladders import Fallback, Retry
-from engine.core.machine import call_rules, end_rules, reply_rules, tool_rules
+from engine.core.machine import asking_rules, call_rules, end_rules, reply_rules, tool_rules, tree_rules
 from engine.core.machine.failure_plan import breaker_origin
 from engine.core.machine.machine import EventKind, FieldDef, Machine, Phase, Sort, Variable, check
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE
@@ -21,6 +21,7 @@ _RULES = {
     "call": call_rules.call,
     "attempt": call_rules.attempt,
     "resolved": call_rules.resolved,
+    "extension": asking_rules.extension,
     "answered": reply_rules.answered,
     "empty": reply_rules.empty,
     "paused": reply_rules.paused,
@@ -28,6 +29,7 @@ _RULES = {
     "unmetered": reply_rules.unmetered,
     "unpriced": reply_rules.unpriced,
     "hosted": tool_rules.hosted,
+    "handoff": tool_rules.handoff,
     "round": tool_rules.round,
     "tool": tool_rules.tool,
     "judged": tool_rules.judged,
@@ -36,6 +38,7 @@ _RULES = {
     "tool_end": tool_rules.tool_end,
     "unstarted": tool_rules.unstarted,
     "tool_ends": tool_rules.tool_ends,
+    "spawn": tree_rules.spawn,
     "cancel": end_rules.cancel,
     "tick": end_rules.tick,
     "stopped": end_rules.stopped,
@@ -76,6 +79,7 @@ def _variables(c: Context) -> tuple[Variable, ...]:
             out.append(Variable(plan.extended, Sort.FLAG, 0, f"1 once {plan.limit.id} was extended", 2))
         if plan.resource in ("tool_calls", "unknown_tools"):
             out.append(Variable(plan.over, Sort.FLAG, 0, f"a call of this round did not fit {plan.limit.id}", 2))
+    out += asking_rules.variables(c)
     for failure in c.failures:
         for position, step in failure.steps():
             if isinstance(step, Retry):
@@ -100,6 +104,10 @@ def _events(c: Context) -> dict[str, EventKind]:
         if not p.counted
     )
     flag = (0, 1)
+    amounts += (
+        FieldDef("late_above", flag, "the wall of an ancestor is over", "amounts"),
+        FieldDef("above", flag, "a pool of an ancestor does not leave what this needs", "amounts"),
+    )
     before = tuple(
         FieldDef(
             f"{p.fuel}_spent",
@@ -116,7 +124,9 @@ def _events(c: Context) -> dict[str, EventKind]:
     cut = FieldDef("cut", flag, "the attempt was cut by the run's own deadline")
     delivered = FieldDef("delivered", flag, "text was shown that cannot be taken back")
     more = FieldDef("more", flag, "a further pause is allowed")
+    spawns = (FieldDef("refused", flag, "the ledger refuses it"), FieldDef("queued", flag, "it waits for a slot"))
     verdict = tuple(FieldDef(n, flag, d) for n, d in _VERDICT_FIELDS)
+    over_above = FieldDef("above", flag, "a call of the round did not fit a pool of an ancestor")
     breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
     asks = flag if any(rule.ask for rule in c.policy.tools) else (0,)
     verdict += (
@@ -124,6 +134,7 @@ def _events(c: Context) -> dict[str, EventKind]:
         FieldDef("asks", asks, "a person must allow it"),
         FieldDef("no_time", flag if tool_rules.keeps_time(c) else (0,), "what time is left is kept for the final call"),
     )
+    verdict += (asking_rules.unasked_field(c),)
     kinds = (
         EventKind("start", amounts + before, frozenset((Phase.NEW,)), "the run begins", ("amounts", "before")),
         EventKind("call", amounts, ready, "a call is requested", ("amounts",)),
@@ -134,6 +145,9 @@ def _events(c: Context) -> dict[str, EventKind]:
             frozenset((Phase.RESOLVING,)),
             "the host's function has answered",
         ),
+        EventKind(
+            "extension", asking_rules.answer_fields(c), frozenset((Phase.ASKING,)), "a person has answered about a limit"
+        ),
         EventKind("answered", (), calling, "the model answered in text"),
         EventKind("empty", (), calling, "the model answered without visible text"),
         EventKind("paused", (more,), calling, "the provider paused the turn"),
@@ -143,14 +157,20 @@ def _events(c: Context) -> dict[str, EventKind]:
         EventKind("unmetered", (), calling, "a reply without usage, where usage is limited"),
         EventKind("unpriced", (), ready, "a model without a price, where cost is limited"),
         EventKind("hosted", (), calling, "the provider executed a tool call by itself"),
-        EventKind("round", amounts, calling, "the model asks for tools", ("amounts",)),
+        EventKind("handoff", amounts, calling, "the model hands over to another agent", ("amounts",)),
+        EventKind(
+            "round", (*amounts, asking_rules.crowded_field(c)), calling, "the model asks for tools", ("amounts",)
+        ),
         EventKind("tool", verdict, judging, "one call of the round", inner=True),
-        EventKind("judged", (), judging, "every call of the round that is not running has its result", inner=True),
+        EventKind(
+            "judged", (over_above,), judging, "every call of the round that is not running has its result", inner=True
+        ),
         EventKind("granted", (), tools, "a person allowed a call"),
         EventKind("withheld", (), tools, "a call that was held will not start", inner=True),
         EventKind("tool_end", (), tools, "a tool call has its result"),
         *_unstarted(c),
         EventKind("tool_ends", (FieldDef("answer", flag, "its result is the answer"),), tools, "a tool ends the run"),
+        EventKind("spawn", spawns, live, "the run wants a child to run"),
         EventKind("cancel", (), live, "somebody wants the run to end"),
         EventKind("tick", amounts, live, "time has passed", ("amounts",)),
         EventKind("stopped", (), frozenset((Phase.STOPPING,)), "nothing is in flight any more", inner=True),
@@ -192,4 +212,5 @@ _VERDICT_FIELDS = (
     ("denied", "the policy denies it"),
     ("limited", "its own limit is spent"),
     ("round_refused", "an atomic limit refuses the whole round"),
+    ("above", "a pool of an ancestor has no execution left"),
 )

@@ -14,28 +14,49 @@ from engine.core.machine.rules import (
     consults,
     late,
     meter,
+    refused_above,
     rule,
     to,
     would_not_fit,
 )
-from engine.core.policy import Consult, Extend, Retry, Stop
+from engine.core.policy import Ask, Consult, Extend, Retry, Stop
 
 IN_ROUNDS = ("tool_iterations", "tool_calls", "unknown_tools")
 """Limits of which a round, or a part of it, may be too much; their ladders move when it is complete."""
 
 
 def start(c: Context) -> tuple[Rule, ...]:
-    """The run begins, unless no time is left; fuel per thread starts at what earlier runs have left."""
+    """The run begins, unless no call of it could be admitted; fuel per thread starts at what earlier runs have left."""
     spent = tuple(Spend(p.fuel, Field(f"{p.fuel}_spent")) for p in c.plans if p.counted and p.limit.scope == "thread")
-    begin = to(Phase.READY, *spent)
-    return (*late(c, "start"), Rule("start.begin", TRUE, begin, Effect("continue"), "default: start"))
+    end, begin = to(Phase.ENDED, *spent), to(Phase.READY, *spent)
+    over = [rule("start.spent", p, _spent_before(p), end, "end", "incomplete") for p in c.drawn() if _shared(p)]
+    return (
+        *late(c, "start"),
+        *over,
+        refused_above("start"),
+        Rule("start.begin", TRUE, begin, Effect("continue"), "default: start"),
+    )
+
+
+def _shared(plan: Plan) -> bool:
+    """Others may have spent it before the run begins, and its ladder has nothing to say about the first call."""
+    return plan.limit.scope != "run" and not (plan.steps and isinstance(plan.steps[0], Extend | Ask | Consult))
+
+
+def _spent_before(plan: Plan) -> Expr:
+    if plan.counted and plan.limit.scope == "thread":
+        return Eq(Field(f"{plan.fuel}_spent"), Lit(plan.maximum))
+    return plan.exhausted()
 
 
 def call(c: Context) -> tuple[Rule, ...]:
     """A call is requested: deadlines, what calls draw on, whether it is the final one, and last the ordinary call."""
     rules = list(late(c, "call"))
-    for plan in c.drawn():
-        rules += would_not_fit("call", plan)
+    for plan in c.drawn_pools():
+        rules += would_not_fit(c, "call", plan)
+    rules.append(refused_above("call"))
+    for plan in c.drawn_counters():
+        rules += would_not_fit(c, "call", plan)
     rules += _lost_finalizations(c)
     # Only a fallback asks for a further call once the final one was made: it is final too.
     rules.append(Rule("call.final", Not(NOT_FINAL), _spend_call(c), Effect("final"), "default: call"))
@@ -47,9 +68,11 @@ def call(c: Context) -> tuple[Rule, ...]:
 def attempt(c: Context) -> tuple[Rule, ...]:
     """A further attempt: what it draws on is looked at again, but not ``llm_calls``, for it is the same call."""
     rules = list(late(c, "attempt"))
-    drawn = [plan for plan in c.drawn() if plan.resource != "llm_calls"]
-    for plan in drawn:
-        rules += would_not_fit("attempt", plan)
+    for plan in c.drawn_pools():
+        rules += would_not_fit(c, "attempt", plan) if plan.resource != "llm_calls" else []
+    rules.append(refused_above("attempt"))
+    for plan in c.drawn_counters():
+        rules += would_not_fit(c, "attempt", plan) if plan.resource != "llm_calls" else []
     spend = _spend_attempt(c)
     rules.append(Rule("attempt.final", Not(NOT_FINAL), spend, Effect("final"), "default: attempt"))
     for occasion in c.preferred():
@@ -102,8 +125,8 @@ def _instruction_resolved(occasion: Occasion, position: int) -> list[Rule]:
 
 
 def _given_up(id: str, plan: Plan, guard: Expr, move: Updates, word: str, position: int, next: int) -> list[Rule]:
-    """Where the next step grants more, what waited for a final call does so no longer."""
-    if not (plan.resource in IN_ROUNDS and isinstance(dict(plan.ladder()).get(next), Extend)):
+    """Where the next step grants more, or asks for it, what waited for a final call does so no longer."""
+    if not (plan.resource in IN_ROUNDS and isinstance(dict(plan.ladder()).get(next), Extend | Ask)):
         return []
     waited = all_of(guard, Eq(Var("pending"), Lit(plan.index + 1)))
     return [rule(id, plan, waited, (*move, Set("pending", 0)), "again", word, position)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core.machine.expr import TRUE, Eq, Expr, Lit, Var, all_of, any_of
+from engine.core.machine.expr import TRUE, Eq, Expr, Field, Lit, Var, all_of, any_of
 from engine.core.machine.failure_plan import (
     FailurePlan,
     Occasion,
@@ -67,6 +67,14 @@ class Context:
         """Limits of which something must be left when a call is admitted."""
         return [plan for plan in self.plans if plan.resource in DRAWN_BY_CALLS]
 
+    def drawn_pools(self) -> list[Plan]:
+        """Those of them that live as long as the node: looked at before what its ancestors leave."""
+        return [plan for plan in self.drawn() if plan.limit.scope in ("subtree", "node")]
+
+    def drawn_counters(self) -> list[Plan]:
+        """Those of them that are the run's or its thread's: looked at after what the ancestors leave."""
+        return [plan for plan in self.drawn() if plan.limit.scope not in ("subtree", "node")]
+
     def preferred(self) -> list[Occasion]:
         """All occasions for a final call, those first whose finalization wins where several meet."""
         order = self.policy.finalization.order
@@ -97,18 +105,42 @@ def late(c: Context, event: str, guard: Expr = TRUE, effect: str = "end") -> lis
     """A deadline has passed: it comes first, whatever else is true."""
     after = to(Phase.STOPPING if effect == "stop" else Phase.ENDED)
     name = f"{event}.late" if effect == "end" else f"{event}.{effect}"
-    return [
+    own = [
         rule(name, plan, all_of(guard, plan.exhausted()), after, effect, "incomplete") for plan in c.of_resource("wall")
     ]
+    passed = all_of(guard, Eq(Field("late_above"), Lit(1)))
+    return [*own, Rule(f"{name}.above", passed, after, Effect(effect, word="wall_above"), "default: ancestor")]
 
 
-def would_not_fit(event: str, plan: Plan) -> list[Rule]:
-    """Nothing is left: the ladder's extension is taken now, or else the run ends."""
+def refused_above(event: str, word: str = "above") -> Rule:
+    """A pool of an ancestor does not leave what is needed; whose it is stands in what the ledger has shown."""
+    refused = Eq(Field("above"), Lit(1))
+    return Rule(f"{event}.above", refused, to(Phase.ENDED), Effect("end", word=word), "default: ancestor")
+
+
+def would_not_fit(c: Context, event: str, plan: Plan) -> list[Rule]:
+    """Nothing is left: the ladder's extension is taken now, or a person asked for more, or else the run ends."""
     end = rule(f"{event}.spent", plan, plan.exhausted(), to(Phase.ENDED), "end", "incomplete")
     # The final call may use what is kept for it, so for its own attempts only nothing at all is too little.
     short = plan.exhausted() if plan.counted else any_of(plan.exhausted(), all_of(NOT_FINAL, plan.tight()))
     asks = consults(event, plan, short) if event == "call" else []
-    return [*extensions(event, plan, short), *asks, end]
+    return [*extensions(event, plan, short), *questions(c, event, plan, short), *asks, end]
+
+
+def asking(c: Context, plan: Plan, *, again: bool = False) -> int:
+    """Value of ``asking`` while a person is asked about a limit; ``again``: before a further attempt."""
+    return 1 + plan.index + (len(c.plans) if again else 0)
+
+
+def questions(c: Context, event: str, plan: Plan, reached: Expr) -> list[Rule]:
+    """The ladder stands at an ``ask``: the run is suspended until a person has answered."""
+    asked = plan.question()
+    if asked is None:
+        return []
+    updates = to(Phase.ASKING, Set("asking", asking(c, plan, again=event == "attempt")))
+    # What the host was asked for by then is asked for again: time passes meanwhile.
+    updates += (Set("asked", 0), Set("given", 0)) if c.resolvers else ()
+    return [rule(f"{event}.question", plan, all_of(reached, plan.at(asked[0])), updates, "suspend", "ask")]
 
 
 def consults(event: str, plan: Plan, reached: Expr) -> list[Rule]:

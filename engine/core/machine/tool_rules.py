@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from engine.core.machine import asking_rules
 from engine.core.machine.expr import TRUE, And, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of
 from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
-from engine.core.machine.rules import NOT_FINAL, Context, Updates, extensions, late, meter, rule, to
+from engine.core.machine.rules import (
+    NOT_FINAL,
+    Context,
+    Updates,
+    extensions,
+    late,
+    meter,
+    questions,
+    refused_above,
+    rule,
+    to,
+)
 from engine.core.policy import Breaker, Consult, Finalize
 
 
@@ -17,8 +29,18 @@ def hosted(c: Context) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     for p in pools:
         rules += extensions("hosted", p, p.exhausted())
+        rules += asking_rules.hosted(p, spend)
         rules.append(rule("hosted.over", p, p.exhausted(), (*spend, Set(p.over, 1)), "wait", "hosted"))
     return (*rules, Rule("hosted", TRUE, spend, Effect("wait"), "default: hosted"))
+
+
+def handoff(c: Context) -> tuple[Rule, ...]:
+    """The model hands the conversation over to another agent: no tool and no round, so nothing is counted."""
+    end = to(Phase.ENDED)
+    disobeyed = Effect("end", word="finalization_disobeyed")
+    rules = [Rule("handoff.disobeyed", Not(NOT_FINAL), end, disobeyed, "default: finalization")]
+    rules += late(c, "handoff")
+    return (*rules, Rule("handoff", TRUE, to(Phase.READY), Effect("handoff"), "default: handoff"))
 
 
 def round(c: Context) -> tuple[Rule, ...]:
@@ -30,10 +52,13 @@ def round(c: Context) -> tuple[Rule, ...]:
     iterations = [p for p in c.plans if p.resource == "tool_iterations"]
     for plan in iterations:
         rules += extensions("round", plan, plan.exhausted())
+        rules += questions(c, "round", plan, plan.exhausted())
         rules += _refusals(c, plan)
         rules.append(rule("round.spent", plan, plan.exhausted(), end, "end", "incomplete"))
+    rules.append(refused_above("round", "rounds_above"))
     spend: Updates = (*(Spend(p.fuel) for p in iterations), Count(meter("tool_iterations")))
     admit = to(Phase.JUDGING, *spend)
+    rules += asking_rules.crowded(c)
     rules.append(Rule("round.admit", TRUE, admit, Effect("round"), "default: round"))
     return tuple(rules)
 
@@ -68,7 +93,9 @@ def tool(c: Context) -> tuple[Rule, ...]:
             any_of(plan.exhausted(), Eq(Field("round_refused"), Lit(1))) if plan.limit.atomic else plan.exhausted()
         )
         rules += extensions("tool", plan, exhausted)
+        rules += asking_rules.would_crowd(plan, exhausted)
         rules.append(rule("tool.spent", plan, exhausted, (Set(plan.over, 1),), "reply", "tool_calls"))
+    rules.append(_refused("above", "above"))
     held: Updates = (Grant("open", 1), *(Spend(p.fuel) for p in pools))
     spend: Updates = (*held, Count(meter("tool_calls")))
     rules.append(Rule("tool.ask", Eq(Field("asks"), Lit(1)), held, Effect("ask"), "default: ask"))
@@ -140,6 +167,7 @@ def _unknown_tools(c: Context) -> list[Rule]:
     for plan in plans:
         exhausted = And((unknown, plan.exhausted()))
         rules += extensions("tool", plan, exhausted)
+        rules += asking_rules.would_crowd(plan, exhausted)
         rules.append(rule("tool.unknown_over", plan, exhausted, (Set(plan.over, 1), count), "reply", "unknown_tool"))
     spend: Updates = (*(Spend(p.fuel) for p in plans), count)
     rules.append(Rule("tool.unknown", unknown, spend, Effect("reply", word="unknown_tool"), "default: unknown_tool"))
@@ -149,7 +177,10 @@ def _unknown_tools(c: Context) -> list[Rule]:
 def judged(c: Context) -> tuple[Rule, ...]:
     """Nothing more is to be judged: the round runs, or it is complete and the ladders move."""
     waiting = Not(Le(Var("open"), Lit(0)))
-    rules = [Rule("judged.run", waiting, to(Phase.TOOLS), Effect("run"), "default: execute")]
+    rules = [
+        Rule("judged.run", waiting, to(Phase.TOOLS), Effect("run"), "default: execute"),
+        refused_above("judged", "tools_above"),
+    ]
     clear = tuple(Set(p.over, 0) for p in c.plans if p.resource in ("tool_calls", "unknown_tools"))
     clear += tuple(Set(broken_flag(index), 0) for index in ending_breakers(c))
     for occasion in c.preferred():
