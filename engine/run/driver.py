@@ -19,6 +19,7 @@ from engine.run.contents import Contents
 from engine.run.decision_log import DecisionLog, Logged, Sink
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
+from engine.run.holding import Holding
 from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hooks, RequestProcessor
 from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
@@ -35,6 +36,7 @@ from engine.run.threads import counts_threads, total, used_by
 from engine.run.timers import Clock, system_clock
 from engine.run.tools import Tool, toolbox
 from engine.store import MemoryStore, Store
+from engine.store.leases import thread_key
 
 
 class RunError(ValueError):
@@ -141,26 +143,27 @@ class Driver:
         store = self.journal if self.journal is not None else MemoryStore()
         contents = Contents(store)
         client = next(iter(self._host.clients))
-        spec = RunSpec(
-            run=run,
-            step=self.compiled.step,
-            initial=self.compiled.initial,
-            started=self._clock(),
-            messages=tuple(map(contents.put, messages)),
-            client=client,
-            model=self._host.clients[client].model,
-            thread=thread,
-            fingerprint=self.compiled.fingerprint,
-            thread_used=self._enter(thread),
-            max_output=self._largest_output(client),
-            overhead=self._overhead,
-            clients=self._infos,
-        )
+        held = self._enter(run, thread)
         try:
+            spec = RunSpec(
+                run=run,
+                step=self.compiled.step,
+                initial=self.compiled.initial,
+                started=self._clock(),
+                messages=tuple(map(contents.put, messages)),
+                client=client,
+                model=self._host.clients[client].model,
+                thread=thread,
+                fingerprint=self.compiled.fingerprint,
+                thread_used=self._thread_used(thread),
+                max_output=self._largest_output(client),
+                overhead=self._overhead,
+                clients=self._infos,
+            )
             store.begin(record_of(spec, self._policy_json, HostRecord.of(self._host, spec)))
-            return self._go(spec, store, contents, (), stream)
+            return self._go(spec, store, contents, (), stream, held)
         except BaseException:
-            self._live.discard(thread or "")
+            self._left(thread, None, held)
             raise
 
     def stream(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunHandle:
@@ -174,19 +177,24 @@ class Driver:
 
         Raises:
             RunError: no journal, another policy or other clients than it began with.
-            JournalError: there is no such run.
+            JournalError: there is no such run, or (``LeaseError``) another process drives it.
         """
         _needs_loop("resume")
         if self.journal is None:
             raise RunError("this driver has no journal to resume from: pass `journal=`")
-        loaded = self.journal.load(run_id)
+        record = self.journal.record(run_id)
+        held = None if record.ended else self._enter(record.top, record.thread)
         try:
+            loaded = self.journal.load(run_id)
             spec = recorded_spec(loaded, self.compiled, self._host)
-        except ValueError as exc:
-            raise RunError(str(exc)) from None
-        self._occupy(spec.thread)
-        recorded = tuple((step.event, step.digest) for step in loaded.steps)
-        return self._go(spec, self.journal, Contents(self.journal), recorded, stream)
+            recorded = tuple((step.event, step.digest) for step in loaded.steps)
+            return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held)
+        except BaseException as exc:
+            if not record.ended:
+                self._left(record.thread, None, held)
+            if isinstance(exc, ValueError):
+                raise RunError(str(exc)) from None
+            raise
 
     def run_sync(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
         """``run`` for programs without an event loop. Ctrl-C cancels the run properly, then is raised.
@@ -227,35 +235,45 @@ class Driver:
             self._background = Background()
         return self._background
 
-    def _enter(self, thread: str | None) -> Used | None:
-        """What the thread's earlier runs have used; from here on it has a run going on."""
-        self._occupy(thread)
-        if thread is None or not self._per_thread:
+    def _enter(self, top: str, thread: str | None) -> Holding | None:
+        """From here on this process drives the tree of ``top``, and the thread has a run going on."""
+        counted = thread if self._per_thread else None
+        if counted is not None:
+            if counted in self._live:
+                raise RunError(
+                    f"thread `{counted}` has a run going on, and the policy counts per thread: await that one first"
+                )
+            self._live.add(counted)
+        if self.journal is None:
             return None
         try:
-            if self.journal is not None:
-                return used_by(self.journal, thread)
+            return Holding(self.journal, [top] if counted is None else [top, thread_key(counted)])
         except BaseException:
-            self._live.discard(thread)
+            self._left(thread, None, None)
             raise
-        return self._threads.get(thread)
 
-    def _occupy(self, thread: str | None) -> None:
-        if thread is not None and self._per_thread:
-            if thread in self._live:
-                raise RunError(
-                    f"thread `{thread}` has a run going on, and the policy counts per thread: await that one first"
-                )
-            self._live.add(thread)
+    def _thread_used(self, thread: str | None) -> Used | None:
+        """What the thread's earlier runs have used, where that counts."""
+        if thread is None or not self._per_thread:
+            return None
+        return self._threads.get(thread) if self.journal is None else used_by(self.journal, thread)
 
-    def _left(self, thread: str | None, used: Used | None) -> None:
+    def _left(self, thread: str | None, used: Used | None, held: Holding | None) -> None:
+        if held is not None:
+            held.release()
         if thread is not None and self._per_thread:
             self._live.discard(thread)
             if used is not None and self.journal is None:
                 self._threads[thread] = total((self._threads.get(thread, Used()), used))
 
     def _go(
-        self, spec: RunSpec, store: Store, contents: Contents, recorded: tuple[Recorded, ...], stream: bool
+        self,
+        spec: RunSpec,
+        store: Store,
+        contents: Contents,
+        recorded: tuple[Recorded, ...],
+        stream: bool,
+        held: Holding | None,
     ) -> RunHandle:
         told = Stream() if stream else None
         listeners: list[Listener] = []
@@ -267,10 +285,14 @@ class Driver:
         if self._telemetry is not None:
             listeners.append(self._telemetry.of_run(self.compiled, spec, self._host, contents.get))
         effects = LocalEffects(self._host, spec, contents, store, self._clock, together(listeners), recorded)
-        effects.inbox.serve(self._drive(spec, contents, effects, told))
+        if held is not None:
+            held.keep(effects.inbox.fail)
+        effects.inbox.serve(self._drive(spec, contents, effects, told, held))
         return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
 
-    async def _drive(self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None) -> RunResult:
+    async def _drive(
+        self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None, held: Holding | None
+    ) -> RunResult:
         used: Used | None = None
         try:
             finished = await drive(spec, spec.initial, effects)
@@ -283,7 +305,7 @@ class Driver:
             return result
         finally:
             effects.close()
-            self._left(spec.thread, used)
+            self._left(spec.thread, used, held)
             if told is not None:
                 told.finish()
 

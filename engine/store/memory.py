@@ -76,11 +76,15 @@ class MemoryStore:
         found = (r for r in self._records.values() if thread is None or r.thread == thread)
         return [r for r in found if tree is None or r.top == tree]
 
-    def load(self, run: str) -> Recorded:
+    def record(self, run: str) -> RunRecord:
         if run not in self._records:
             raise unknown_run(run)
+        return self._records[run]
+
+    def load(self, run: str) -> Recorded:
+        record = self.record(run)
         steps = tuple(Step(event, decision, digest_of(decision)) for event, decision in self._steps[run])
-        return Recorded(self._records[run], steps)
+        return Recorded(record, steps)
 
     def put(self, data: bytes) -> str:
         ref = content_ref(data)
@@ -94,9 +98,7 @@ class MemoryStore:
             raise unknown_content(ref) from None
 
     def ask(self, run: str, asked: Sequence[Asked]) -> list[RequestRecord]:
-        record = self._records.get(run)
-        if record is None:
-            raise unknown_run(run)
+        record = self.record(run)
         self._guard(record)
         with self._lock:
             kept = [r for r in self._requests.values() if r.run == run]

@@ -154,6 +154,10 @@ class Journal(Protocol):
         """All runs, or those of one thread, or of the tree with this run at its top, in the order of their start."""
         ...
 
+    def record(self, run: str) -> RunRecord:
+        """The record of one run, without its steps."""
+        ...
+
     def load(self, run: str) -> Recorded:
         """One run with its steps."""
         ...

@@ -128,6 +128,12 @@ class SqliteStore:
         (rows,) = self._database.read((f"SELECT {self._columns} FROM runs {only} ORDER BY number", values))
         return [self._record(row) for row in rows]
 
+    def record(self, run: str) -> RunRecord:
+        (rows,) = self._database.read((f"SELECT {self._columns} FROM runs WHERE run = ?", (run,)))
+        if not rows:
+            raise unknown_run(run)
+        return self._record(rows[0])
+
     def load(self, run: str) -> Recorded:
         records, stored, asked = self._database.read(
             (f"SELECT {self._columns} FROM runs WHERE run = ?", (run,)),
@@ -203,6 +209,7 @@ class SqliteStore:
     # Inside.
 
     def _record_of(self, run: str) -> RunRecord:
+        """The record of a run, inside a transaction."""
         row = self._database.connection.execute(f"SELECT {self._columns} FROM runs WHERE run = ?", (run,)).fetchone()
         if row is None:
             raise unknown_run(run)

@@ -5,16 +5,26 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from engine.store.database import Database
+from engine.store.database import Database, Row, Unchanged
 from engine.store.leases import granted, lost, renewed
 from engine.store.protocol import Lease
 
 _SELECT: Final = "SELECT key, owner, since, until FROM leases"
+_TAKE_FREE: Final = "INSERT INTO leases (key, owner, since, until) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
 _STORE: Final = "INSERT OR REPLACE INTO leases (key, owner, since, until) VALUES (?, ?, ?, ?)"
 
 
 def acquire(database: Database, key: str, owner: str, ttl: int, now: int) -> Lease:
     """See ``Leases.acquire``."""
+    fresh = Lease(key, owner, now, now + ttl)
+    try:
+        database.write((_TAKE_FREE, _row_of(fresh)), must_change=True)
+    except Unchanged:
+        return _take_over(database, key, owner, ttl, now)
+    return fresh
+
+
+def _take_over(database: Database, key: str, owner: str, ttl: int, now: int) -> Lease:
     with database.transaction() as db:
         lease = granted(_current(db, key), key, owner, ttl, now)
         _store(db, lease)
@@ -31,8 +41,7 @@ def renew(database: Database, lease: Lease, ttl: int, now: int) -> Lease:
 
 def release(database: Database, lease: Lease) -> None:
     """See ``Leases.release``."""
-    with database.transaction() as db:
-        db.execute("DELETE FROM leases WHERE key = ? AND owner = ?", (lease.key, lease.owner))
+    database.write(("DELETE FROM leases WHERE key = ? AND owner = ?", (lease.key, lease.owner)))
 
 
 def holding(database: Database, now: int) -> list[Lease]:
@@ -62,4 +71,8 @@ def _current(db: sqlite3.Connection, key: str) -> Lease | None:
 
 
 def _store(db: sqlite3.Connection, lease: Lease) -> None:
-    db.execute(_STORE, (lease.key, lease.owner, lease.since, lease.until))
+    db.execute(_STORE, _row_of(lease))
+
+
+def _row_of(lease: Lease) -> Row:
+    return (lease.key, lease.owner, lease.since, lease.until)
