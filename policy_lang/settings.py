@@ -43,6 +43,13 @@ class Settings(NamedTuple):
 
     path: str
     clients: dict[str, ClientSettings]
+    lines: Mapping[tuple[str, str], int]
+    """Where a client's keys stand, and its table under the key ""; nothing for what the file writes in another way."""
+
+    def place(self, client: str, key: str = "") -> str:
+        """``FILE:LINE`` of a client's key; of its table where it has no such key; at least the file."""
+        line = self.lines.get((client, key)) or self.lines.get((client, ""))
+        return f"{self.path}:{line}" if line else self.path
 
 
 _TYPES: Final[dict[str, type]] = {"wire": str, "model": str, "base_url": str, "key_env": str, "max_output": int}
@@ -86,7 +93,12 @@ def loads(text: str, name: str = FILE_NAME) -> Settings:
     except tomllib.TOMLDecodeError as problem:
         raise SettingsError(_syntax(str(problem), name)) from None
     reader = _Reader(text, name)
-    return Settings(name, reader.clients(data))
+    clients = reader.clients(data)
+    return Settings(name, clients, {place: reader.line(*place) for place in _places(clients)})
+
+
+def _places(clients: Mapping[str, ClientSettings]) -> list[tuple[str, str]]:
+    return [(name, key) for name in clients for key in ("", *_TYPES)]
 
 
 def _syntax(said: str, name: str) -> str:
@@ -148,6 +160,10 @@ class _Reader:
             raise self._problem(f"`{key}` of the client `{name}` must be at least 1", "", where, key)
 
     # ---- places
+
+    def line(self, client: str, key: str) -> int:
+        """The line of a client's key, of its table for the key "" and for a key that it does not have; 0 for none."""
+        return self._line(("clients", client), key)
 
     def _problem(self, message: str, help: str, table: tuple[str, ...], key: str = "") -> SettingsError:
         line = self._line(table, key)

@@ -144,9 +144,9 @@ def _driver(
     record = store.load(args.resume).record if store is not None and args.resume is not None else None
     policy = _policy(args, record)
     view.limits = [limit.id for limit in policy.limits]
+    clients = run_clients.clients(args, policy, record)
     if record is None:
         _hint_threads(policy, args)
-    clients = run_clients.clients(args, policy, record)
     resolvers = host_files.resolvers(args.resolvers)
     for name in policy.resolvers():
         if name not in resolvers:

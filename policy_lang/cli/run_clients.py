@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from policy_lang.names import quoted
+
 if TYPE_CHECKING:
     from engine.clients.http_client import HttpClient
     from engine.core.policy import Policy
@@ -68,9 +70,8 @@ def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) 
     """The clients that this policy can use, by name, the one that is asked first in front.
 
     Raises:
-        ClientsError: none is named, or one that the policy names is missing.
+        ClientsError: none is named, one that the policy names is missing, or one cannot be made (a key is missing).
         SettingsError: the settings file cannot be used.
-        ClientConfigError: a client cannot be made, a key is missing.
     """
     settings = _settings(args)
     models: list[Model] = args.model or (_recorded(record) if record is not None else [])
@@ -84,9 +85,7 @@ def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) 
     for name in urls:
         if name and name not in (everybody := {*names, *given, *known}):
             raise ClientsError(f"--base-url is for a client `{name}`, and none has that name{_near(name, everybody)}")
-    return {
-        name: _client(name, given.get(name), known.get(name), urls) for name in names if name in given or name in known
-    }
+    return {name: _client(name, given.get(name), settings, urls) for name in names if name in given or name in known}
 
 
 def _settings(args: argparse.Namespace) -> Settings | None:
@@ -95,6 +94,8 @@ def _settings(args: argparse.Namespace) -> Settings | None:
     path = args.settings
     if path is None and args.file is not None:
         path = settings.find(os.path.dirname(args.file) or ".", args.root)
+        if path is not None and not os.path.isabs(args.file):
+            path = os.path.relpath(path)  # shown as the user would name it
     return settings.load(path) if path is not None else None
 
 
@@ -105,7 +106,7 @@ def _primary(models: list[Model], known: Mapping[str, ClientSettings]) -> tuple[
     for model in models:
         if not model.name and ":" not in model.spec:
             if model.spec not in known:
-                raise ClientsError(f"there is no client named `{model.spec}`{_near(model.spec, known)}")
+                raise ClientsError(_nobody(model.spec, known))
             order.append(model.spec)
             continue
         name = model.name or model.spec.partition(":")[2].strip() or model.spec
@@ -137,19 +138,30 @@ def _all_there(
             )
 
 
+def _nobody(name: str, known: Mapping[str, ClientSettings]) -> str:
+    """What to say of a name that no client of the settings has."""
+    there = f"known: {quoted(known, 'and')}" if known else "no settings file declares one"
+    return f"there is no client named `{name}`{_near(name, known)}: {there}; otherwise write PROVIDER:MODEL"
+
+
 def _near(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
-def _client(name: str, spec: str | None, known: ClientSettings | None, urls: Mapping[str, str]) -> HttpClient:
-    from engine.clients import from_spec
+def _client(name: str, spec: str | None, settings: Settings | None, urls: Mapping[str, str]) -> HttpClient:
+    """One client, from the command line or else from the settings. Raises ``ClientsError``, which names it."""
+    from engine.clients import ClientConfigError, from_spec
 
     options: dict[str, Any] = {"name": name}
     url = urls.get(name)
+    place = ""
     if spec is None:
-        assert known is not None
-        spec, url = f"{known.wire}:{known.model}", url or known.base_url
+        assert settings is not None
+        known = settings.clients[name]
+        spec = f"{known.wire}:{known.model}"
+        place = settings.place(name, "key_env" if url or _usable(known.base_url) else "base_url") + ": "
+        url = url or known.base_url
         options |= {"max_output": known.max_output}
         if known.key_env:
             options["api_key_env"] = known.key_env
@@ -157,7 +169,20 @@ def _client(name: str, spec: str | None, known: ClientSettings | None, urls: Map
         url = url or urls.get("")
     if url:
         options["base_url"] = url
-    return from_spec(spec, **options)
+    try:
+        return from_spec(spec, **options)
+    except ClientConfigError as problem:
+        raise ClientsError(f"{place}the client `{name}`: {problem}") from None
+
+
+def _usable(base_url: str | None) -> bool:
+    from engine.clients import ClientConfigError
+    from engine.clients.address import checked_base_url
+
+    try:
+        return base_url is None or bool(checked_base_url(base_url))
+    except ClientConfigError:
+        return False
 
 
 def _recorded(record: RunRecord) -> list[Model]:

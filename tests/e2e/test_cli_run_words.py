@@ -67,3 +67,64 @@ def test_a_limit_per_thread_without_a_thread_is_told(capsys: pytest.CaptureFixtu
         "policy run: without --journal PATH `tokens per thread` and `cost per thread` count for this run alone; "
         "with it the next run of the thread goes on from what this one used\n"
     )
+
+
+TOML = """\
+# clients
+[clients.small]
+wire = "openai"
+model = "gpt-small"
+key_env = "SMALL_KEY"
+
+[clients.big]
+wire = "openai"
+model = "gpt-big"
+base_url = "ftp://vendor"
+
+[clients.plain]
+wire = "anthropic"
+model = "claude"
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            "small",
+            "policy.toml:5: the client `small`: no key for https://api.openai.com/v1: set the environment variable "
+            "SMALL_KEY (a server on this machine, given as base_url, needs none)",
+        ),
+        ("big", "policy.toml:10: the client `big`: `ftp://vendor` is not an http:// or https:// URL"),
+        (
+            "plain",
+            "policy.toml:12: the client `plain`: no key for https://api.anthropic.com: set the environment variable "
+            "ANTHROPIC_API_KEY (a server on this machine, given as base_url, needs none)",
+        ),
+        (
+            "smal",
+            "there is no client named `smal` (did you mean `small`?): known: `small`, `big` and `plain`; otherwise "
+            "write PROVIDER:MODEL",
+        ),
+        (
+            "a=openai:b",
+            "the client `a`: no key for https://api.openai.com/v1: set the environment variable OPENAI_API_KEY (a "
+            "server on this machine, given as base_url, needs none)",
+        ),
+    ],
+)
+def test_a_client_that_cannot_be_used_is_named_with_its_place(
+    model: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("policy.toml").write_text(TOML)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SMALL_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["run", "p.policy", "Hi?", "--model", model]) == 2
+    assert capsys.readouterr().err == f"policy run: {said}\n"
+
+
+def test_without_a_settings_file_no_client_has_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "p.policy", "Hi?", "--model", "small"]) == 2
+    assert capsys.readouterr().err == (
+        "policy run: there is no client named `small`: no settings file declares one; otherwise write PROVIDER:MODEL\n"
+    )
