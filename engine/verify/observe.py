@@ -81,7 +81,8 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
         case "stop", _:
             return [("stop", {})]
         case "end", _:
-            return [("end", _about(plans, fields, effect))]
+            begun = [("begun", _earlier(fields))] if event == "start" else []
+            return [*begun, ("end", _about(plans, fields, effect))]
         case "continue", _:
             return _continued(event, fields)
     return []
@@ -89,11 +90,12 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
 
 def _continued(event: str, fields: Mapping[str, int]) -> list[Observation]:
     if event == "start":
-        earlier = {
-            f"earlier_{n.removesuffix('_left_spent')}": v for n, v in fields.items() if n.endswith("_left_spent")
-        }
-        return [("begun", earlier)]
+        return [("begun", _earlier(fields))]
     return [("complete", {})] if event == "judged" else []
+
+
+def _earlier(fields: Mapping[str, int]) -> dict[str, int]:
+    return {f"earlier_{n.removesuffix('_left_spent')}": v for n, v in fields.items() if n.endswith("_left_spent")}
 
 
 def _admission(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> Observation:

@@ -107,8 +107,7 @@ class Watch:
             self.ledger.earlier = used
         threads = [p for p in self.laws.plans if p.counted and p.limit.scope == "thread"]
         earlier = {f"earlier_{p.name}": getattr(self.ledger.earlier, p.resource) for p in threads}
-        if isinstance(decision, d.Continue):
-            self._observe("begun", earlier)
+        self._observe("begun", earlier)
 
     def _finish(self, decision: d.AnyDecision) -> None:
         """What a decision says about the end of the run."""

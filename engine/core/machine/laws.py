@@ -27,7 +27,7 @@ from engine.core.policy import Consult, Extend, Finalize, Policy, Step, Stop
 __all__ = ["OBSERVATIONS", "Laws", "laws_of", "watch"]
 
 OBSERVATIONS = {
-    "begun": "the run begins; earlier_LIMIT is what earlier runs of the thread used",
+    "begun": "the run begins, if only to end; earlier_LIMIT is what earlier runs of the thread used",
     "call": "a call is admitted; final, why (1 + the limit), late, spent, and what each amount leaves",
     "attempt": "a further attempt of a call is admitted; the same",
     "settled": "the attempt in flight has ended, or its host has given it up",
