@@ -26,7 +26,7 @@ from engine.core.machine.to_python import live, packed, update_line
 from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
-    ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time"), 0
+    ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time", "unasked"), 0
 )
 
 _TYPES = (
@@ -52,14 +52,14 @@ def source(core: Core) -> str:
     parts = {"VARIABLES": names, "VALUES": packed(core.machine), "ROUNDS": "used_tool_iterations"}
     enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits} | {"late_above": 0, "above": 0}
     parts |= _ordinary(core, "call", "CALL", enough)
-    parts |= _ordinary(core, "round", "ROUND", enough)
+    parts |= _ordinary(core, "round", "ROUND", enough | {"crowded": 0})
     parts |= _ordinary(core, "tool", "TOOL", _NO_VERDICT_AGAINST)
     parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0, "above": 0})
     for name, call in (("CALL", True), ("ROUND", False)):
         parts[f"{name}_READS"] = hot_amounts.reads(core, call=call)
         parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
-    parts["ROUND_UNUSUAL"] += "\nor book.pools is not None"
+    parts["ROUND_UNUSUAL"] += "\nor state.book.pools is not None"
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
     parts |= _deadlines(core)
@@ -279,6 +279,7 @@ def step(state, event):
             or event.attempt != (call.attempt or 1)
             or event.usage is not None
             or event.ends
+            or event.status == "deferred"
             <WATCHED_END>
             <COMPLETE_UNUSUAL>
         ):
