@@ -179,22 +179,14 @@ class Driver:
             RunError: no journal, another policy or other clients than it began with.
             JournalError: there is no such run, or (``LeaseError``) another process drives it.
         """
-        _needs_loop("resume")
-        if self.journal is None:
-            raise RunError("this driver has no journal to resume from: pass `journal=`")
-        record = self.journal.record(run_id)
-        held = None if record.ended else self._enter(record.top, record.thread)
-        try:
-            loaded = self.journal.load(run_id)
-            spec = recorded_spec(loaded, self.compiled, self._host)
-            recorded = tuple((step.event, step.digest) for step in loaded.steps)
-            return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held)
-        except BaseException as exc:
-            if not record.ended:
-                self._left(record.thread, None, held)
-            if isinstance(exc, ValueError):
-                raise RunError(str(exc)) from None
-            raise
+        return self._resume(run_id, stream, "")
+
+    def cancel(self, run_id: str, cause: str = "user") -> RunHandle:
+        """End a run that nobody drives, one that is suspended or whose process died: its conversation is closed.
+
+        What was in flight is not started again. Raises as ``resume`` does.
+        """
+        return self._resume(run_id, False, cause)
 
     def run_sync(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
         """``run`` for programs without an event loop. Ctrl-C cancels the run properly, then is raised.
@@ -221,6 +213,24 @@ class Driver:
             background.close(self.aclose)
 
     # Inside.
+
+    def _resume(self, run_id: str, stream: bool, cause: str) -> RunHandle:
+        _needs_loop("resume")
+        if self.journal is None:
+            raise RunError("this driver has no journal to resume from: pass `journal=`")
+        record = self.journal.record(run_id)
+        held = None if record.ended else self._enter(record.top, record.thread)
+        try:
+            loaded = self.journal.load(run_id)
+            spec = recorded_spec(loaded, self.compiled, self._host)
+            recorded = tuple((step.event, step.digest) for step in loaded.steps)
+            return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held, cause)
+        except BaseException as exc:
+            if not record.ended:
+                self._left(record.thread, None, held)
+            if isinstance(exc, ValueError):
+                raise RunError(str(exc)) from None
+            raise
 
     def _largest_output(self, client: str) -> int | None:
         """The largest output that calls ask for, before the pools cut it; ``None``: whatever the provider gives."""
@@ -274,6 +284,7 @@ class Driver:
         recorded: tuple[Recorded, ...],
         stream: bool,
         held: Holding | None,
+        cancelled: str = "",
     ) -> RunHandle:
         told = Stream() if stream else None
         listeners: list[Listener] = []
@@ -287,6 +298,8 @@ class Driver:
         effects = LocalEffects(self._host, spec, contents, store, self._clock, together(listeners), recorded)
         if held is not None:
             held.keep(effects.inbox.fail)
+        if cancelled:
+            effects.interrupt(cancelled)
         effects.inbox.serve(self._drive(spec, contents, effects, told, held))
         return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
 

@@ -112,9 +112,9 @@ class LocalEffects:
             self._dead.pop(settles(event), None)
             self.inbox.last = event.at
             return event
-        if self._dead:
-            self._revive()
         inbox = self.inbox
+        if self._dead and not inbox:  # a run that is resumed only to be cancelled starts nothing again
+            self._revive()
         if not inbox:
             self._until = until
             self._alarm.set(until)
