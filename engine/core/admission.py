@@ -15,6 +15,7 @@ from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
 from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
+from engine.core.suspension import question
 from engine.core.switching import in_force, use
 from engine.core.texts import fill
 
@@ -109,6 +110,8 @@ def admit(
             notes = (*notes, core.extended(rule, v, s.book, at))
         elif kind == "call" or kind == "final":
             return _call(core, s, at, v, rule, call, notes, ref)
+        elif kind == "suspend":
+            return question(core, s, at, v, rule, call, notes)
         elif kind == "resolve":
             return _resolve(core, s, at, v, rule, call, notes)
         else:

@@ -58,7 +58,7 @@ class Amount:
         self.used = _used(plan)
         self.need = _NEED[plan.resource]
         self.moves = plan.step is not None
-        self.of_node = plan.limit.scope != "run"
+        self.began = began_of(plan)
         self.maximum = maximum_of(plan, machine)
         self.kept = _kept(plan, machine)
 

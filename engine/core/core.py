@@ -56,6 +56,7 @@ class Core:
         self._meters = tuple(self.machine.index(meter(name)) for name in METERS)
         names = [v.name for v in self.machine.variables]
         self.asked = names.index("asked") if "asked" in names else -1
+        self._asking = names.index("asking") if "asking" in names else -1
         self.rounds = names.index(meter("tool_iterations"))
         self._retries = {
             (plan.index, position): names.index(plan.retries(position))
@@ -114,6 +115,10 @@ class Core:
         """What each ``retry`` of a failure ladder still grants the call in hand, by its position."""
         return {position: values[i] for (index, position), i in self._retries.items() if index == ladder}
 
+    def questioned(self, values: Values) -> Plan:
+        """The limit that a person is asked about."""
+        return self.plans[(values[self._asking] - 1) % len(self.plans)]
+
     def refusing(self, resource: str, values: Values) -> Plan:
         """The limit on a counted resource that refuses more: the first that is spent, else the first."""
         plans = [plan for plan in self.plans if plan.resource == resource]
@@ -168,9 +173,12 @@ class Core:
         return fill(template, {"tool": tool, **self.words(plan, values, book, at)})
 
     def extended(self, rule: Rule, values: Values, book: Book, at: int) -> Note:
-        """The note that an extension was taken."""
+        """The note that an extension was taken, or that nobody could be asked for one."""
         plan = self.plans[rule.effect.limit]
         used, maximum = self.standing(plan, values, book, at)
+        if rule.effect.word == "ungranted":
+            text = f"nobody can be asked for more {plan.limit.id} in the midst of a round"
+            return Note("withheld", text, plan.resource, used, maximum, rule.origin)
         return Note("extended", f"{plan.limit.id} was extended", plan.resource, used, maximum, rule.origin)
 
 

@@ -8,7 +8,19 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, End, Illegal, Note, Reply, Stop, Wait
 from engine.core.events import Cancelled, UsageReported
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ASKED, NO_TIME, REPLIED, STARTED, WAITING, Outcome, RoundCall, State
+from engine.core.state import (
+    ASKED,
+    EXTERNAL,
+    IMPLIED,
+    NO_TIME,
+    REFUSED,
+    REPLIED,
+    STARTED,
+    WAITING,
+    Outcome,
+    RoundCall,
+    State,
+)
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
 
@@ -24,7 +36,12 @@ _ABOVE = {"wall_above": "wall", "above": "refused", "rounds_above": "rounds", "t
 
 Result = tuple[State, AnyDecision]
 
-_UNSTARTED = (WAITING, ASKED)
+_WITH_PEOPLE = (ASKED, EXTERNAL)
+
+_GOING_ON = (WAITING, STARTED, IMPLIED, REFUSED)
+"""A call that runs or may; and a round of which more may come, because its reply was not shown."""
+
+_UNSTARTED = (WAITING, ASKED, EXTERNAL)
 
 
 def end(
@@ -89,11 +106,16 @@ def stop(
     outcome = _outcome(core, s, at, v, rule, ref, "", cause)
     calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status in _UNSTARTED else c for c in s.round)
     after = State(v, at, n, s.call, calls, structs.replace(s.book, outcome=outcome, until=until))
-    close = tuple(closing(i, c, "stopped") for i, c in enumerate(s.round) if c.status in _UNSTARTED)
+    close = tuple(closing(i, c, _closed_as(c)) for i, c in enumerate(s.round) if c.status in _UNSTARTED)
     decision = _stop_decision(after, n, close, rule.origin, notes)
     if not decision.cancel and not decision.cancel_call:
         return stopped(core, after, at, decision.close)
     return after, decision
+
+
+def _closed_as(call: RoundCall) -> str:
+    """Nobody knows how far a call has come that is not in our hands."""
+    return "cancelled" if call.status == EXTERNAL else "stopped"
 
 
 def _stop_decision(s: State, n: int, close: tuple[Reply, ...], because: str, notes: tuple[Note, ...] = ()) -> Stop:
@@ -132,7 +154,8 @@ def passed(core: Core, s: State, at: int) -> Result:
         return stop(core, s, at, v, rule)
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, close=unanswered(s))
-    return structs.replace(s, at=at), Wait(s.book.run.deadline, rule.origin)
+    after = structs.replace(s, at=at)
+    return after, Wait(wake_at(after) if suspended(after) else s.book.run.deadline, rule.origin)
 
 
 def cancelled(core: Core, s: State, e: Cancelled) -> Result:
@@ -185,8 +208,20 @@ def wake_at(s: State) -> int:
         return s.book.until
     if phase in (Phase.NEW, Phase.ENDED):
         return NO_TIME
-    nearest = s.book.run.deadline
+    if phase == Phase.ASKING:
+        return s.book.until
+    # While a run is suspended its own clock stands still.
+    nearest = NO_TIME if suspended(s) else s.book.run.deadline
     for call in s.round:
-        if call.status == ASKED and call.deadline < nearest:
+        if call.status in _WITH_PEOPLE and call.deadline < nearest:
             nearest = call.deadline
     return nearest
+
+
+def suspended(s: State) -> bool:
+    """Is nothing in flight, and are only people awaited: about a limit, or about every open call of the round?"""
+    phase = s.vars[PHASE]
+    if phase != Phase.TOOLS:
+        return phase == Phase.ASKING
+    statuses = {call.status for call in s.round}
+    return not statuses.isdisjoint(_WITH_PEOPLE) and statuses.isdisjoint(_GOING_ON)

@@ -10,15 +10,17 @@ from msgspec import structs
 
 from engine.core import admission
 from engine.core.breakers import BreakerState
-from engine.core.core import PHASE, Core, illegal_phase
-from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
+from engine.core.core import PHASE, Core, Values, illegal_phase
+from engine.core.decisions import Ask, Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, stopped, wake_at
-from engine.core.events import ApprovalGiven, CallRequested, Tick, ToolEnded, ToolRequested
+from engine.core.events import ApprovalGiven, CallRequested, ExtensionAnswered, Tick, ToolEnded, ToolRequested
+from engine.core.extending import extension_answered
 from engine.core.machine.machine import Phase
-from engine.core.rounds import breaker_text, refusal, round_number, tool_deadline
+from engine.core.rounds import breaker_text, external_until, refusal, round_number, tool_deadline
 from engine.core.state import (
     ASKED,
     ENDED,
+    EXTERNAL,
     IMPLIED,
     LATE_ATTEMPTS,
     NO_TIME,
@@ -32,6 +34,8 @@ from engine.core.state import (
 )
 from engine.core.switching import wait
 
+_MARKS = (IMPLIED, REFUSED)
+
 
 def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     """Just before a tool starts: its verdict stands, unless the run is ending or its time is over."""
@@ -44,26 +48,31 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     call = s.round[found]
     if call.status == REPLIED:
         return s, verdict_again(core, s, found, call)
-    if call.status in (ENDED, ASKED):
+    if call.status in (ENDED, ASKED, EXTERNAL):
         return s, Illegal(f"tool call {e.id} {'has already ended' if call.status == ENDED else 'waits for a person'}")
     if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
-    facts = core.tools.facts(call.tool)
-    if facts.breakers and call.status == WAITING and _tripped_since(core, s, call, facts.breakers, e.at):
+    facts, breakers = core.tools.facts(call.tool), _breakers_of(core, call)
+    if breakers and call.status == WAITING and _tripped_since(core, s, call, breakers, e.at):
         return _answered_instead(core, s, e.at, found, "breaker")
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
     if e.at >= deadline:
         return _answered_instead(core, s, e.at, found, "no_time" if call.status == WAITING else "timed_out")
-    if facts.breakers and call.status == WAITING:
+    if breakers and call.status == WAITING:
         s, call = _reserved(core, s, call, e.at)
     attempt = call.attempt + 1
     # Only breakers ask how long an execution took.
-    first = (call.started or e.at) if facts.breakers else 0
+    first, lost = (call.started or e.at) if breakers else 0, _given_up(call)
     started = RoundCall(
-        call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes, _given_up(call)
+        call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes, lost, call.kind
     )
     after = State(s.vars, e.at, s.n, s.call, _with(s.round, found, started), s.book)
     return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
+
+
+def _breakers_of(core: Core, call: RoundCall) -> tuple[int, ...]:
+    """The breakers that watch the call: none watches a delegation."""
+    return () if call.kind == "agent" else core.tools.facts(call.tool).breakers
 
 
 def _given_up(call: RoundCall) -> int:
@@ -80,7 +89,7 @@ def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, .
 
 def _reserved(core: Core, s: State, call: RoundCall, at: int) -> tuple[State, RoundCall]:
     """A call that goes on is the probe of every breaker that has become half-open since it was judged."""
-    matching = tuple(i for i in core.tools.facts(call.tool).breakers if i not in call.probes)
+    matching = tuple(i for i in _breakers_of(core, call) if i not in call.probes)
     states, probes = core.breakers.reserve(s.book.breakers, matching, call.tool, call.args, at)
     if not probes:
         return s, call
@@ -124,21 +133,28 @@ def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result
 
 
 def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
-    """An execution has ended. A late end of an earlier attempt changes nothing but what was used."""
+    """An execution has ended, or the tool brings its result later; of an earlier attempt only what it used counts."""
     phase, found = s.vars[PHASE], find(s.round, e.id)
     if phase == Phase.ENDED:
         return s, Wait(NO_TIME)
     if found < 0 or phase not in (Phase.TOOLS, Phase.STOPPING):
         return s, Illegal(f"tool call {e.id} is not one of the round in hand")
     call = s.round[found]
+    away, settled = call.status == EXTERNAL, call.status in (ENDED, REPLIED)
+    if not e.attempt and (settled or (away and e.status == "deferred")):
+        return s, Wait(wake_at(s))
     # Hosts that do not ask before a start begin with the attempt that the verdict named, the first.
-    if not 1 <= e.attempt <= max(1, call.attempt) or call.status == ASKED:
+    if not (0 if away else 1) <= e.attempt <= max(1, call.attempt) or call.status == ASKED:
         return s, Illegal(f"attempt {e.attempt} of tool call {e.id} was never started")
-    if e.attempt < call.attempt or call.status in (ENDED, REPLIED):
+    if settled or 0 < e.attempt < call.attempt:
         return _ended_late(core, s, e, found)
+    if away and e.status == "deferred":
+        return s, Wait(wake_at(s))
     if e.usage is not None:
         book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
         s = structs.replace(s, book=book)
+    # How long people take says nothing about a tool.
+    began = e.at if away else call.started
     done = RoundCall(
         call.id,
         call.tool,
@@ -147,27 +163,62 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
         call.attempt,
         "",
         NO_TIME,
-        call.started,
+        began,
         e.at,
         e.status,
         e.result,
         call.probes,
         call.unreported,
+        call.kind,
     )
     if phase == Phase.STOPPING:
         return ended_in_flight(core, s, e.at, _with(s.round, found, done))
     facts = core.tools.facts(call.tool)
-    if facts.retry is not None and e.status in ("failed", "timed_out") and not e.ends:
+    if e.status == "deferred":
+        return _deferred(core, s, e, found)
+    if facts.retry is not None and not away and e.status in ("failed", "timed_out") and not e.ends:
         again = _again(core, s, e, found)
         if again is not None:
             return again
     notes: tuple[Note, ...] = ()
-    if facts.breakers:
+    if _breakers_of(core, call):
         s, notes = _learn(core, s, (done,), e.at, "now")
     calls = _with(s.round, found, done)
     if e.ends:
         return _tool_ends(core, structs.replace(s, round=calls), e)
     return _one_less(core, s, e.at, calls, notes)
+
+
+def _deferred(core: Core, s: State, e: ToolEnded, i: int) -> Result:
+    """The tool has taken the call and brings its result later: until then it is not in our hands."""
+    call = s.round[i]
+    until = external_until(core, s, s.vars, e.at, core.tools.facts(call.tool))
+    away = structs.replace(call, status=EXTERNAL, deadline=until)
+    after = State(s.vars, e.at, s.n, s.call, _with(s.round, i, away), s.book)
+    return after, Wait(wake_at(after), "default: deferred")
+
+
+def _overdue(core: Core, s: State, at: int, i: int) -> Result:
+    """The time that a call not in our hands may take is over: that is its result."""
+    call = s.round[i]
+    replied = RoundCall(
+        call.id,
+        call.tool,
+        call.args,
+        REPLIED,
+        call.attempt,
+        "timed_out",
+        started=at,
+        ended=at,
+        outcome="timed_out",
+        probes=call.probes,
+        unreported=call.unreported,
+        kind=call.kind,
+    )
+    notes: tuple[Note, ...] = ()
+    if core.breakers.all:
+        s, notes = _learn(core, s, (replied,), at, "now")
+    return _closed(core, s, at, i, replied, closing(i, call, "timed_out"), notes)
 
 
 def _ended_late(core: Core, s: State, e: ToolEnded, i: int) -> Result:
@@ -216,23 +267,30 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     if e.at >= call.deadline:
         # No answer in time is a refusal, also where the host was slower to say so than the person to answer.
         return _withheld(core, s, e.at, found, call, "expired")
-    facts = core.tools.facts(call.tool)
     if e.args is not None and e.args != call.args:
         # Another argument set: what was reserved for the proposed one is given back, and it is judged again.
         s = _with_breakers(s, core.breakers.release(s.book.breakers, call))
         call = structs.replace(call, args=e.args, probes=())
-    matching = tuple(i for i in facts.breakers if i not in call.probes)
+    breakers = _breakers_of(core, call)
+    matching = tuple(i for i in breakers if i not in call.probes)
     if core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)[0]:
         return _withheld(core, s, e.at, found, call, "breaker")
     v, rule = core.react.granted(s.vars)
-    deadline = tool_deadline(core, s, v, e.at, facts.timeout)
-    if facts.breakers:
+    if breakers:
         s, call = _reserved(core, s, call, e.at)
-    granted = structs.replace(call, status=WAITING, deadline=NO_TIME)
-    n = s.n + 1
+    n, verdict = s.n + 1, _granted(core, s, e.at, v, found, call, rule.origin)
+    status, until = (EXTERNAL, verdict.until) if isinstance(verdict, Ask) else (WAITING, NO_TIME)
+    granted = structs.replace(call, status=status, deadline=until)
     after = State(v, e.at, n, s.call, _with(s.round, found, granted), s.book)
-    verdict = Execute(n, found, call.id, 1, deadline, rule.origin)
     return after, RunTools(n, round_number(core, v), (verdict,), False, rule.origin)
+
+
+def _granted(core: Core, s: State, at: int, v: Values, i: int, call: RoundCall, because: str) -> Execute | Ask:
+    """What a call does that a person has allowed: it runs, or the host's user executes it."""
+    facts = core.tools.facts(call.tool)
+    if call.kind == "external":
+        return Ask(s.n + 1, i, call.id, external_until(core, s, v, at, facts), because, external=True)
+    return Execute(s.n + 1, i, call.id, 1, tool_deadline(core, s, v, at, facts.timeout), because)
 
 
 def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) -> Result:
@@ -240,18 +298,25 @@ def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) 
     v, _ = core.react.withheld(s.vars)
     # No answer in time is a refusal; where nobody could be asked, nobody has refused.
     outcome = "denied" if why in ("refused", "expired") else ""
-    replied = RoundCall(call.id, call.tool, call.args, REPLIED, 0, why, outcome=outcome, probes=call.probes)
+    replied = RoundCall(
+        call.id, call.tool, call.args, REPLIED, 0, why, outcome=outcome, probes=call.probes, kind=call.kind
+    )
     held = structs.replace(s, vars=v, book=structs.replace(s.book, tool_counts=_uncounted(core, s, call)))
     notes: tuple[Note, ...] = ()
     if outcome and core.breakers.all:
         held, notes = _learn(core, held, (replied,), at, "now")
-    after, decision = _one_less(core, held, at, _with(s.round, i, replied), notes)
     reply = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
+    return _closed(core, held, at, i, replied, reply, notes)
+
+
+def _closed(core: Core, s: State, at: int, i: int, replied: RoundCall, reply: Reply, notes: tuple[Note, ...]) -> Result:
+    """A call that people were awaited for has its result, and the round goes on without it."""
+    after, decision = _one_less(core, s, at, _with(s.round, i, replied), notes)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(reply,))
     n, complete = after.n + 1, isinstance(decision, Continue)
     after = structs.replace(after, n=n)
-    return after, RunTools(n, round_number(core, v), (reply,), complete, "default: ask", decision.notes)
+    return after, RunTools(n, round_number(core, after.vars), (reply,), complete, "default: ask", decision.notes)
 
 
 def _uncounted(core: Core, s: State, call: RoundCall) -> tuple[int, ...]:
@@ -274,9 +339,13 @@ def tick(core: Core, s: State, e: Tick) -> Result:
     if phase == Phase.NEW:
         return s, Illegal(illegal_phase(s, "tick"))
     if e.at < s.book.run.deadline:
-        for call in s.round:
-            if call.status == ASKED and e.at >= call.deadline:
+        if phase == Phase.ASKING and e.at >= s.book.until:
+            return extension_answered(core, s, ExtensionAnswered(e.at, core.questioned(s.vars).limit.id, "expired"))
+        for i, call in enumerate(s.round):
+            if e.at >= call.deadline and call.status == ASKED:
                 return approval_given(core, s, ApprovalGiven(e.at, call.id, "expired"))
+            if e.at >= call.deadline and call.status == EXTERNAL:
+                return _overdue(core, s, e.at, i)
     return passed(core, s, e.at)
 
 
@@ -286,7 +355,9 @@ def call_requested(core: Core, s: State, e: CallRequested) -> Result:
         return admission.call_requested(core, s, e)
     # A person's answer cannot be given in another's place, so what is asked is never answered by the host.
     missing = [
-        c.id for c in s.round if c.status == ASKED or (c.status in (WAITING, STARTED) and c.id not in e.answered)
+        c.id
+        for c in s.round
+        if c.status in (ASKED, EXTERNAL) or (c.status in (WAITING, STARTED) and c.id not in e.answered)
     ]
     if missing:
         return s, Illegal(f"call {e.call} requested while tool call {missing[0]} has no result")
@@ -334,8 +405,8 @@ def _learnt(calls: tuple[RoundCall, ...]) -> tuple[RoundCall, ...]:
 
 def _learn(core: Core, s: State, calls: tuple[RoundCall, ...], at: int, when: str) -> tuple[State, tuple[Note, ...]]:
     """Tell the breakers how these calls ended, in the model's order; what never ran gives its probe back."""
-    book, facts = s.book, core.tools.facts
-    ended = [(call, facts(call.tool).breakers) for call in calls if call.status == ENDED or call.outcome]
+    book = s.book
+    ended = [(call, _breakers_of(core, call)) for call in calls if call.status == ENDED or call.outcome]
     states, notes = core.breakers.apply(book.breakers, ended, at, when)
     if when == "round_end":
         for call in calls:
@@ -360,6 +431,6 @@ def _with(calls: tuple[RoundCall, ...], i: int, call: RoundCall) -> tuple[RoundC
 def find(calls: tuple[RoundCall, ...], id: str) -> int:
     """Position of a tool call in the round in hand, -1 if it is none of them."""
     for i, call in enumerate(calls):
-        if call.id == id and call.status < IMPLIED:
+        if call.id == id and call.status not in _MARKS:
             return i
     return -1

@@ -63,7 +63,7 @@ def near(core: Core, *, call: bool) -> str:
 
 def _used(plan: Plan) -> str:
     before = f" + book.run.thread_used.{plan.resource}" if plan.limit.scope == "thread" else ""
-    return _USED[plan.resource] + before
+    return _USED[plan.resource] + before + (" + book.run.stood" if plan.limit.counting_approvals else "")
 
 
 def _free(amount: Amount) -> int:
@@ -99,8 +99,14 @@ def _reached(plan: Plan, percent: int) -> str:
 
 def until(core: Core) -> str:
     """The moment by which everything but the final call must be over; empty without a limit on time."""
-    walls = [_free(amount) for amount in core.amounts.walls]
-    return f"book.run.started + {min(walls)}" if walls else ""
+    ends = {
+        counting: min(free)
+        for counting in (False, True)
+        if (free := [_free(a) for a in core.amounts.walls if a.plan.limit.counting_approvals is counting])
+    }
+    began = {False: "book.run.started", True: "book.run.started - book.run.stood"}
+    lines = [f"{began[counting]} + {free}" for counting, free in ends.items()]
+    return f"min({', '.join(lines)})" if len(lines) > 1 else "".join(lines)
 
 
 def output_bound(core: Core) -> str:

@@ -19,7 +19,7 @@ from engine.core.events import ModelReplied, Proposed, ToolRequested
 from engine.core.executions import find, verdict_again
 from engine.core.machine.machine import Phase, Rule
 from engine.core.rounds import Fold, round_number, tool_deadline
-from engine.core.state import ASKED, IMPLIED, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, IMPLIED, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State
 
 _UNMETERED = Note("warn", "the provider reported no usage: nothing was charged for this attempt")
 
@@ -77,12 +77,14 @@ def _joined(core: Core, s: State, e: ToolRequested) -> Result:
 
 
 def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ...]]:
-    """The round is admitted, refused, or ends the run; a text for the refusal is not asked for in the midst of it."""
-    v, rule = core.react.round(s.vars, core.amounts.states(s.vars, s.book, at, rounds=True))
+    """The round is admitted, refused, or ends the run; in its midst nobody is asked, for a text or about a limit."""
+    v, rule = core.react.round(s.vars, core.amounts.states(s.vars, s.book, at, rounds=True), 0)
     notes: tuple[Note, ...] = ()
-    while rule.effect.kind == "again":
+    while rule.effect.kind in ("again", "suspend"):
+        if rule.effect.kind == "suspend":
+            v, rule = core.react.extension(v, 0, 0)
         notes = (*notes, core.extended(rule, v, s.book, at))
-        v, rule = core.react.round(v, core.amounts.states(v, s.book, at, rounds=True))
+        v, rule = core.react.round(v, core.amounts.states(v, s.book, at, rounds=True), 0)
     if rule.effect.kind == "resolve":
         v, rule = core.react.resolved(v, 0, 0)
     return v, rule, notes
@@ -90,7 +92,7 @@ def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ..
 
 def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> Result:
     others, mark, position = s.round[:-1], s.round[-1], len(s.round) - 1
-    fold = Fold(core, s, e.at, s.vars, s.n + 1)
+    fold = Fold(core, s, e.at, s.vars, s.n + 1, unasked=1)
     fold.call(position, Proposed(e.id, e.name, e.args, registered=e.registered))
     v, rule = core.react.judged(fold.values, fold.over_above)
     (verdict,), (call,), notes = fold.verdicts, fold.calls, (*notes, *fold.notes)
@@ -130,7 +132,7 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
         plan = core.pending_plan(v)
         added = tuple(RoundCall(c.id, c.name, c.args, REPLIED, why=plan.resource) for c in new)
         return _settled(core, structs.replace(s, round=(*s.round, *added)), functions, notes, plan.origin)
-    fold = Fold(core, s, e.at, v, s.n + 1)
+    fold = Fold(core, s, e.at, v, s.n + 1, unasked=1)
     for i, call in enumerate(new):
         fold.call(i, call)
     v, rule = core.react.judged(fold.values, fold.over_above)
@@ -171,6 +173,8 @@ def _verdict(core: Core, s: State, n: int, i: int, call: RoundCall) -> Execute |
         return verdict_again(core, s, i, call)
     if call.status == ASKED:
         return Ask(n, i, call.id, call.deadline, core.tools.facts(call.tool).ask_origin)
+    if call.status == EXTERNAL:
+        return Ask(n, i, call.id, call.deadline, "default: execute", external=True)
     timeout = core.tools.facts(call.tool).timeout
     deadline = call.deadline if call.attempt else tool_deadline(core, s, s.vars, s.at, timeout)
     return Execute(n, i, call.id, max(1, call.attempt), deadline, "default: execute")

@@ -15,7 +15,8 @@ from engine.core.ends import Result, closing, end
 from engine.core.events import Proposed, Resolved
 from engine.core.machine.failure_plan import breaker_origin
 from engine.core.machine.machine import Rule
-from engine.core.state import ASKED, NO_TIME, REPLIED, WAITING, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, NO_TIME, REPLIED, WAITING, RoundCall, State
+from engine.core.suspension import question
 from engine.core.texts import fill
 from engine.core.tool_rules import PLAIN, ToolFacts
 from engine.core.vocabulary import REFUSALS
@@ -24,13 +25,21 @@ from engine.core.vocabulary import REFUSALS
 def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], ref: str) -> Result:
     """The model asks for tools. ``s`` holds what was charged, ``v`` the machine's values."""
     notes: tuple[Note, ...] = ()
+    crowded = 0
     while True:
         states = core.amounts.states(v, s.book, at, rounds=True)
-        v, rule = core.react.round(v, states)
+        before = v
+        v, rule = core.react.round(v, states, crowded)
         kind = rule.effect.kind
         if kind == "round":
-            return _judge(core, s, at, v, calls, notes)
-        if kind == "again":
+            folded = _fold(core, s, at, v, calls)
+            if not folded.crowded:
+                return _judged(core, s, at, folded, notes)
+            # A person is asked before anything of the round is counted.
+            v, crowded = before, folded.crowded
+        elif kind == "suspend":
+            return question(core, s, at, v, rule, s.call, notes, _as_round(calls), ref)
+        elif kind == "again":
             notes = (*notes, core.extended(rule, v, s.book, at))
         elif kind == "refuse":
             return _refuse(core, s, at, v, rule, _as_round(calls), notes)
@@ -44,7 +53,10 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
 
 
 def _as_round(calls: tuple[Proposed, ...]) -> tuple[RoundCall, ...]:
-    return tuple(RoundCall(c.id, c.name, c.args, WAITING) for c in calls)
+    return tuple(
+        RoundCall(c.id, c.name, c.args, WAITING, kind=_kind(c), unknown=not c.registered, problem=c.problem)
+        for c in calls
+    )
 
 
 def _refuse(
@@ -79,16 +91,20 @@ def text_resolved(core: Core, s: State, e: Resolved) -> Result:
 # -- verdicts -----------------------------------------------------------------------------------
 
 
-def _judge(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], notes: tuple[Note, ...]) -> Result:
+def _fold(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]) -> Fold:
     """Fold the calls in the model's order; a refused atomic round is folded again from the start."""
     n = s.n + 1
     folded = Fold(core, s, at, v, n)
-    for i, call in enumerate(calls):
-        folded.call(i, call)
-    if core.atomic and folded.refused:
+    folded.calls_of(calls)
+    if core.atomic and folded.refused and not folded.crowded:
         folded = Fold(core, s, at, v, n, round_refused=1)
-        for i, call in enumerate(calls):
-            folded.call(i, call)
+        folded.calls_of(calls)
+    return folded
+
+
+def _judged(core: Core, s: State, at: int, folded: Fold, notes: tuple[Note, ...]) -> Result:
+    """The verdicts are there: the round runs, or it is complete and the ladders move."""
+    n = folded.n
     v, rule = core.react.judged(folded.values, folded.over_above)
     crossed = s.book.crossed
     more: tuple[Note, ...] = ()
@@ -116,6 +132,7 @@ class Fold:
         "calls",
         "core",
         "counts",
+        "crowded",
         "n",
         "no_time",
         "notes",
@@ -124,13 +141,18 @@ class Fold:
         "round_refused",
         "s",
         "tools_above",
+        "unasked",
         "values",
         "verdicts",
     )
 
-    def __init__(self, core: Core, s: State, at: int, values: Values, n: int, round_refused: int = 0) -> None:
+    def __init__(
+        self, core: Core, s: State, at: int, values: Values, n: int, *, round_refused: int = 0, unasked: int = 0
+    ) -> None:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
-        self.round_refused = round_refused
+        self.round_refused, self.unasked = round_refused, unasked
+        self.crowded = 0
+        """1 + the limit that a call does not fit and a person is asked about: then no verdict counts."""
         self.no_time = at >= core.amounts.deadline(values, s.book.run, final=False) if core.amounts.walls else False
         self.tools_above = -1 if s.book.pools is None or s.book.pools.tools is None else s.book.pools.tools
         self.over_above = 0
@@ -140,10 +162,19 @@ class Fold:
         self.notes: list[Note] = []
         self.refused = False
 
+    def calls_of(self, calls: tuple[Proposed, ...]) -> None:
+        """Judge the calls of a reply, as far as a person need not be asked about a limit first."""
+        for i, call in enumerate(calls):
+            self.call(i, call)
+            if self.crowded:
+                return
+
     def call(self, i: int, call: Proposed) -> None:
         """Judge one call."""
         core = self.core
         facts = core.tools.facts(call.name) if call.registered else PLAIN
+        if call.kind == "agent":
+            facts = facts._replace(breakers=())
         limited = bool(facts.limits) and any(self.counts[k] >= maximum for k, maximum, _, _ in facts.limits)
         broken, breaker = 0, -1
         if facts.breakers:
@@ -161,11 +192,15 @@ class Fold:
                 broken,
                 facts.asks,
                 self.no_time,
+                self.unasked,
             )
             kind = rule.effect.kind
             if kind != "again":
                 break
             self.notes.append(core.extended(rule, self.values, self.s.book, self.at))
+        if kind == "suspend":
+            self.crowded = rule.effect.limit + 1
+            return
         if kind == "reply":
             self.over_above |= rule.effect.word == "above"
             self._reply(i, call, rule, breaker)
@@ -183,14 +218,24 @@ class Fold:
 
     def _ask(self, i: int, call: Proposed, facts: ToolFacts, probes: tuple[int, ...]) -> None:
         until = ask_until(self.core, self.s, self.values, self.at, facts)
-        self.calls.append(RoundCall(call.id, call.name, call.args, ASKED, 0, "", until, probes=probes))
+        asked = RoundCall(call.id, call.name, call.args, ASKED, 0, "", until, probes=probes, kind=_kind(call))
+        self.calls.append(asked)
         self.verdicts.append(Ask(self.n, i, call.id, until, facts.ask_origin))
 
     def _execute(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule, probes: tuple[int, ...]) -> None:
+        if call.kind == "external":
+            self._external(i, call, facts, rule, probes)
+            return
         deadline = tool_deadline(self.core, self.s, self.values, self.at, facts.timeout)
-        waiting = RoundCall(call.id, call.name, call.args, WAITING)
+        waiting = RoundCall(call.id, call.name, call.args, WAITING, kind=_kind(call))
         self.calls.append(structs.replace(waiting, probes=probes) if probes else waiting)
         self.verdicts.append(Execute(self.n, i, call.id, 1, deadline, rule.origin))
+
+    def _external(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule, probes: tuple[int, ...]) -> None:
+        until = external_until(self.core, self.s, self.values, self.at, facts)
+        away = RoundCall(call.id, call.name, call.args, EXTERNAL, 0, "", until, probes=probes, kind=call.kind)
+        self.calls.append(away)
+        self.verdicts.append(Ask(self.n, i, call.id, until, rule.origin, external=True))
 
     def _reply(self, i: int, call: Proposed, rule: Rule, breaker: int) -> None:
         why = rule.effect.word
@@ -232,10 +277,20 @@ def refusal(
     return fill(REFUSALS[why], words), because
 
 
+def _kind(call: Proposed) -> str:
+    return "" if call.kind == "function" else call.kind
+
+
 def ask_until(core: Core, s: State, v: Values, at: int, facts: ToolFacts) -> int:
-    """The end of the time a person has to answer (ms)."""
+    """The end of the time a person has to answer (ms), on the real clock."""
     own = at + facts.ask_within if facts.ask_within else NO_TIME
-    return min(own, core.amounts.deadline(v, s.book.run, final=False))
+    return min(own, core.amounts.people_until(v, s.book.run))
+
+
+def external_until(core: Core, s: State, v: Values, at: int, facts: ToolFacts) -> int:
+    """The end of the time that the host's user has to bring the result of a call (ms), on the real clock."""
+    own = at + facts.timeout if facts.timeout else NO_TIME
+    return min(own, core.amounts.people_until(v, s.book.run))
 
 
 def tool_deadline(core: Core, s: State, v: Values, at: int, timeout: int) -> int:

@@ -14,16 +14,17 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, executions, hot_path, implied, replies, resolving, trees
+from engine.core import admission, ends, executions, extending, hot_path, implied, replies, resolving, trees
 from engine.core.core import Core
-from engine.core.decisions import AnyDecision, Illegal, Note
-from engine.core.ends import wake_at
+from engine.core.decisions import AnyDecision, Illegal, Note, Request
+from engine.core.ends import suspended, wake_at
 from engine.core.events import (
     AnyEvent,
     ApprovalGiven,
     CallRequested,
     Cancelled,
     ChildEnded,
+    ExtensionAnswered,
     ModelFailed,
     ModelReplied,
     PoolsSeen,
@@ -43,6 +44,7 @@ from engine.core.machine.machine import Machine, Rule
 from engine.core.machine.to_python import Functions, React, parameters, source
 from engine.core.policy import Policy
 from engine.core.state import Book, LimitHit, Run, State, Used
+from engine.core.suspension import decided, requests
 
 Step = Callable[[State, AnyEvent], tuple[State, AnyDecision]]
 
@@ -56,6 +58,7 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     ToolRequested: implied.tool_requested,
     ToolEnded: executions.tool_ended,
     ApprovalGiven: executions.approval_given,
+    ExtensionAnswered: extending.extension_answered,
     UsageReported: ends.usage_reported,
     PoolsSeen: trees.pools_seen,
     SpawnRequested: trees.spawn_requested,
@@ -89,6 +92,10 @@ class Compiled:
         """Everything the run has used so far."""
         return self.core.used(state.vars, state.book.spent)
 
+    def requests(self, state: State) -> tuple[Request, ...]:
+        """What a suspended run asks of people, or waits for from them; empty for any other."""
+        return requests(self.core, state) if suspended(state) else ()
+
     def standings(self, state: State, at: int) -> list[LimitHit]:
         """Every limit with what its scope has used and its maximum as it stands at ``at`` (ms)."""
         return [self.core.hit(plan, state.vars, state.book, at) for plan in self.core.plans]
@@ -109,9 +116,9 @@ def _step(core: Core) -> Step:
         if event.at < state.at:
             # A clock that went backwards: the event is read as if it came with the last one.
             note = Note("clock", f"the clock went back by {state.at - event.at} ms")
-            state, decision = handler(core, state, structs.replace(event, at=state.at))
+            state, decision = decided(core, handler, state, structs.replace(event, at=state.at))
             return state, structs.replace(decision, notes=(note, *decision.notes))
-        return handler(core, state, event)
+        return decided(core, handler, state, event)
 
     return step
 
@@ -146,4 +153,4 @@ def replay(compiled: Compiled, events: Iterable[AnyEvent]) -> State:
     return state
 
 
-__all__ = ["Compiled", "Step", "compile", "replay", "wake_at"]
+__all__ = ["Compiled", "Step", "compile", "replay", "suspended", "wake_at"]

@@ -34,6 +34,7 @@ class ToolFacts(NamedTuple):
     ask_origin: str = ""
     retry: Retry | None = None
     retry_origin: str = ""
+    timeout_origin: str = ""
 
     @property
     def watched(self) -> bool:
@@ -68,6 +69,7 @@ class ToolRules:
         denial = next((rule for rule in matching if rule.deny and not _lifted(rule, allows)), None)
         asks = [rule for rule in matching if rule.ask and not _lifted(rule, allows)]
         asked = min(asks, key=lambda rule: rule.ask_within or LARGEST, default=None)
+        timed = min((rule for rule in matching if rule.timeout), key=lambda rule: rule.timeout or 0, default=None)
         retried = min((rule for rule in matching if rule.retry), key=_retries, default=None)
         return ToolFacts(
             denied=denial is not None,
@@ -77,13 +79,14 @@ class ToolRules:
                 (index, rule.limit or 0, rule.limit_text or REFUSALS["tool_limit"], _origin(rule))
                 for rule, index in limited
             ),
-            timeout=min((rule.timeout for rule in matching if rule.timeout), default=0),
+            timeout=(timed.timeout or 0) if timed else 0,
             breakers=breakers,
             asks=asked is not None,
             ask_within=(asked.ask_within or 0) if asked else 0,
             ask_origin=_origin(asked) if asked else "",
             retry=retried.retry if retried else None,
             retry_origin=_origin(retried) if retried else "",
+            timeout_origin=_origin(timed) if timed else "",
         )
 
 

@@ -228,6 +228,11 @@ class _Turn:
             return self._next_tool(at)
         return self._request(at)
 
+    def _suspend(self, at: int, decision: d.Suspend) -> e.AnyEvent | None:
+        """The answers about tools come by themselves; about a limit nobody is asked here."""
+        limit = next((request.id for request in decision.requests if request.kind == "extension"), "")
+        return e.ExtensionAnswered(at=at, id=limit, answer="nobody") if limit else None
+
     def _resolve(self, at: int, decision: d.Resolve) -> e.AnyEvent | None:
         self.awaited = resolver_key(decision.name)
         self.effects.start(ResolverRun(self.awaited, decision, self.transcript, self.failed))
@@ -264,6 +269,7 @@ _OBEY: dict[type, Callable[[_Turn, int, Any], e.AnyEvent | None]] = {
     d.RunTools: _Turn._run_tools,
     d.Execute: _Turn._execute,
     d.Reply: _Turn._refused,
+    d.Suspend: _Turn._suspend,
     d.Resolve: _Turn._resolve,
     d.Stop: _Turn._stop,
     d.End: _Turn._end,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.host import FULL
 from engine.core.messages import Usage
-from engine.core.state import ASKED, NO_TIME, State
-from engine.core.step import Compiled, wake_at
+from engine.core.state import ASKED, EXTERNAL, NO_TIME, State
+from engine.core.step import Compiled, suspended, wake_at
 from engine.testing.worlds import ANSWER, Tool, Turn, World
+
+Answered = Literal["granted", "refused", "expired", "nobody"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Host:
         self.calls = 0
         self.turns = 0
         self.asked = 0
+        self.granted = 0
         self.rounds = 0
         self.turn = ANSWER
         self.tools: dict[str, Tool] = {}
@@ -82,6 +86,8 @@ class Host:
             return self.resolve(decision)
         if isinstance(decision, d.RunTools):
             return self.request() if decision.complete else self.run_tools(decision)
+        if isinstance(decision, d.Suspend):
+            return self.asked_people()
         if isinstance(decision, d.Stop):
             return self.stop(decision)
         if isinstance(decision, d.End):
@@ -103,6 +109,41 @@ class Host:
         step = advice[self.asked % len(advice)] if advice else ""
         self.asked += 1
         return self.send(e.Resolved(self.at, decision.name, status, "text" if status == "ok" else "", step))
+
+    # -- people ---------------------------------------------------------------------------------
+
+    def asked_people(self) -> d.AnyDecision:
+        """The run is suspended: somebody cancels it, or one thing after the other is answered."""
+        stopped = self.interrupted(self.turn.interrupt_people)
+        if stopped:
+            return stopped
+        self.at += self.world.thinks
+        last: d.AnyDecision = d.Wait(NO_TIME)
+        while suspended(self.state):
+            last = self.person(self.compiled.requests(self.state)[0])
+            if isinstance(last, d.RunTools) and (started := [v for v in last.verdicts if isinstance(v, d.Execute)]):
+                last = self.run_all([v.id for v in started])
+        # The last call of the round was answered instead of executed: nothing is left to wait for.
+        return self.request() if isinstance(last, d.Reply) and not self.state.round else last
+
+    def person(self, request: d.Request) -> d.AnyDecision:
+        """What the world's people answer to one request."""
+        if request.kind == "external":
+            if request.until < NO_TIME and self.tools[request.id].answer == "expired":
+                self.at = max(self.at, request.until)
+                return self.send(e.Tick(self.at))
+            tool = self.tools[request.id]
+            return self.send(e.ToolEnded(self.at, request.id, 0, tool.later, tool.result, None, "", "result"))
+        if request.kind == "tool":
+            return self.answer(d.Ask(0, 0, request.id, request.until))
+        grants = self.world.grants or (-1,)
+        amount = grants[self.granted % len(grants)]
+        self.granted += 1
+        if amount < -1 and request.until < NO_TIME:
+            self.at = max(self.at, request.until)
+            return self.send(e.Tick(self.at))
+        answer: Answered = "granted" if amount >= 0 else "refused"
+        return self.send(e.ExtensionAnswered(self.at, request.id, answer, max(0, amount)))
 
     # -- an attempt -----------------------------------------------------------------------------
 
@@ -152,7 +193,7 @@ class Host:
         """The model's reply. Without tools to call, a model that is not stubborn answers in text."""
         tools, text = turn.tools, turn.text
         if call.final and not turn.stubborn:
-            tools, text = tuple(t for t in tools if t.kind != "function"), text or bool(tools)
+            tools, text = tuple(t for t in tools if t.kind in ("hosted", "output")), text or bool(tools)
         self.rounds += 1
         self.tools = {f"{self.rounds}.{i}": tool for i, tool in enumerate(tools)}
         proposed = tuple(
@@ -191,16 +232,15 @@ class Host:
     def run_tools(self, decision: d.RunTools) -> d.AnyDecision:
         """Have people answer, start what may run and report the ends, together or one after the other."""
         ids = [v.id for v in decision.verdicts if isinstance(v, d.Execute)]
-        asked = [v for v in decision.verdicts if isinstance(v, d.Ask)]
         last: d.AnyDecision = decision
         if not self.turn.patient:
+            asked = [v for v in decision.verdicts if isinstance(v, d.Ask) and not v.external]
             last, allowed = self.ask_people(last, asked)
-            ids, asked = sorted([*ids, *allowed]), []
+            ids = sorted([*ids, *allowed])
         if isinstance(last, d.RunTools) and not last.complete:
             last = self.run_all(ids)
-        if asked and isinstance(last, d.Wait | d.Reply | d.RunTools):
-            last, allowed = self.ask_people(last, asked)
-            last = self.run_all(allowed) if allowed and isinstance(last, d.RunTools | d.Wait) else last
+        if suspended(self.state):
+            return self.asked_people()
         # The last call of the round was answered instead of started: nothing is left to wait for.
         return self.request() if isinstance(last, d.Wait | d.Reply | d.RunTools) else last
 
@@ -265,7 +305,7 @@ class Host:
 
     def people_asked(self) -> bool:
         """Does a call of the round wait for a person?"""
-        return any(call.status == ASKED for call in self.state.round)
+        return any(call.status in (ASKED, EXTERNAL) for call in self.state.round)
 
     def execute(self, id: str) -> d.AnyDecision:
         """A tool runs until it ends for good."""

@@ -12,7 +12,7 @@ from typing import Literal
 from engine.core.messages import Finish, Usage
 from engine.core.state import ClientInfo, Used
 
-ToolStatus = Literal["ok", "failed", "timed_out", "cancelled", "unknown"]
+ToolStatus = Literal["ok", "failed", "timed_out", "cancelled", "deferred", "unknown"]
 Answer = Literal["granted", "refused", "expired", "nobody"]
 ResolverStatus = Literal["ok", "empty", "failed", "timed_out"]
 
@@ -26,11 +26,11 @@ class Tool:
 
     ``restarts``: how often the host asks for it again while it runs. ``rank``: those with a smaller one end earlier.
     ``recovers``: from which attempt on it succeeds (0: never). ``answer``: what a person says who is asked about it,
-    with ``edited`` arguments or as proposed.
+    with ``edited`` arguments or as proposed. ``later``: the result that comes of a call which is external or deferred.
     """
 
     name: str = "search"
-    kind: Literal["function", "output", "hosted"] = "function"
+    kind: Literal["function", "output", "hosted", "external", "handoff", "agent"] = "function"
     registered: bool = True
     problem: str = ""
     status: ToolStatus = "ok"
@@ -43,6 +43,7 @@ class Tool:
     recovers: int = 0
     answer: Answer = "granted"
     edited: str | None = None
+    later: Literal["ok", "failed", "timed_out"] = "ok"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Turn:
     ``stubborn``: asks for its tools even in the final call. ``reports``: usage told before the end.
     ``retry_after`` and ``jitter`` come with a failure. ``patient``: people are asked after the other tools have ended.
     ``lost``: how often the host asks for the attempt again as if it had crashed. ``interrupt`` comes while the
-    attempt is in flight, ``interrupt_tools`` while its tools run. ``takes``: milliseconds of each thing that happens.
+    attempt is in flight, ``interrupt_tools`` while its tools run, ``interrupt_people`` while only people are awaited. ``takes``: milliseconds of each thing that happens.
     """
 
     text: bool = False
@@ -70,6 +71,7 @@ class Turn:
     lost: int = 0
     interrupt: Literal["", "cancel", "tick"] = ""
     interrupt_tools: Literal["", "cancel", "tick"] = ""
+    interrupt_people: Literal["", "cancel", "tick"] = ""
     takes: int = 0
     retold: bool = False
     """Its usage is told once more after it has ended."""
@@ -83,7 +85,8 @@ class Turn:
 class World:
     """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
 
-    ``advice``: the steps that its consultants choose. ``clients``: those it can route to by name. ``retracts``: text
+    ``advice``: the steps that its consultants choose. ``grants``: what people answer about limits, in turn, the amount
+    they grant, or less than 0 for a refusal; ``thinks``: how long they take for any answer (ms). ``clients``: those it can route to by name. ``retracts``: text
     that was shown can be taken back.
     ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
     ``early``: the host shows no whole rounds, and starts the tools of a reply before it reports the reply.
@@ -92,6 +95,8 @@ class World:
     turns: tuple[Turn, ...] = ()
     resolver: tuple[ResolverStatus, ...] = ()
     advice: tuple[str, ...] = ()
+    grants: tuple[int, ...] = ()
+    thinks: int = 0
     clients: tuple[ClientInfo, ...] = ()
     retracts: bool = True
     model: str = "small"

@@ -119,6 +119,7 @@ def _events(c: Context) -> dict[str, EventKind]:
         if p.counted and p.limit.scope == "thread"
     )
     live, ready, calling = Phase.LIVE, frozenset((Phase.READY,)), frozenset((Phase.CALLING,))
+    asking = frozenset((Phase.ASKING,))
     judging, tools = frozenset((Phase.JUDGING,)), frozenset((Phase.TOOLS,))
     again = frozenset((Phase.WAITING, Phase.CALLING))
     cut = FieldDef("cut", flag, "the attempt was cut by the run's own deadline")
@@ -145,9 +146,7 @@ def _events(c: Context) -> dict[str, EventKind]:
             frozenset((Phase.RESOLVING,)),
             "the host's function has answered",
         ),
-        EventKind(
-            "extension", asking_rules.answer_fields(c), frozenset((Phase.ASKING,)), "a person has answered about a limit"
-        ),
+        EventKind("extension", asking_rules.answer_fields(c), asking, "a person has answered about a limit"),
         EventKind("answered", (), calling, "the model answered in text"),
         EventKind("empty", (), calling, "the model answered without visible text"),
         EventKind("paused", (more,), calling, "the provider paused the turn"),

@@ -101,13 +101,12 @@ def unpriced(c: Context) -> tuple[Rule, ...]:
 
 
 def _attempts_left(c: Context) -> Expr:
-    """A further attempt could be admitted, with the extension if one is untaken."""
+    """A further attempt could be admitted, with the extension if one is untaken, or if a person grants it."""
     parts: list[Expr] = []
     for plan in c.plans:
         if plan.resource == "llm_attempts":
-            extension = plan.extension()
-            untaken = plan.at(extension[0]) if extension else any_of()
-            parts.append(any_of(Not(Le(Var(plan.fuel), Lit(0))), untaken))
+            untaken = [plan.at(step[0]) for step in (plan.extension(), plan.question()) if step]
+            parts.append(any_of(Not(Le(Var(plan.fuel), Lit(0))), *untaken))
     return all_of(*parts)
 
 
