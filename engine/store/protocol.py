@@ -32,6 +32,10 @@ class LeaseError(JournalError):
     """Another process drives this run, or this thread."""
 
 
+class TooLateError(JournalError):
+    """A request was answered before, or nobody waits for its answer any more."""
+
+
 class RunRecord(Struct, frozen=True, omit_defaults=True):
     """One run. ``policy`` is the JSON of the ``Policy`` it is bound to, ``started`` milliseconds since 1970 (UTC).
 

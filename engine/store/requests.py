@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from engine.core import events as e
-from engine.store.protocol import Answer, Asked, JournalError, RequestRecord, RunRecord
+from engine.store.protocol import Answer, Asked, JournalError, RequestRecord, RunRecord, TooLateError
 from engine.store.shared import moment
 
 SETTLING: Final = (e.ApprovalGiven, e.ExtensionAnswered, e.ToolEnded)
@@ -56,16 +56,16 @@ def is_open(record: RequestRecord, run: RunRecord, now: int) -> bool:
 
 
 def answered(record: RequestRecord, run: RunRecord, answer: Answer, now: int) -> RequestRecord:
-    """The request with its answer. Raises ``JournalError`` if it cannot have this one, or none any more."""
+    """The request with its answer. Raises ``JournalError``, ``TooLateError`` where none is wanted any more."""
     request = record.asked.request
     if record.answer is not None:
-        raise JournalError(f"request {record.id} was answered before: {answer_words(record.answer)}")
+        raise TooLateError(f"request {record.id} was answered before: {answer_words(record.answer)}")
     if run.ended:
-        raise JournalError(f"run {run.run} has ended meanwhile ({run.status}): request {record.id} needs no answer")
+        raise TooLateError(f"run {run.run} has ended meanwhile ({run.status}): request {record.id} needs no answer")
     if record.taken:
-        raise JournalError(f"run {run.run} has gone on without an answer to request {record.id}")
+        raise TooLateError(f"run {run.run} has gone on without an answer to request {record.id}")
     if now >= request.until:
-        raise JournalError(
+        raise TooLateError(
             f"the time to answer request {record.id} was over at {moment(request.until)}: that counts as a refusal"
         )
     if answer.verdict not in ("granted", "refused"):

@@ -21,6 +21,8 @@ COMMANDS = {
     "explain": "say what a policy means, rule by rule",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",
+    "runs": "list, show, resume and cancel the runs of a journal",
+    "approvals": "list and answer what suspended runs ask of people",
     "replay": "compare recorded runs with what a policy decides today",
 }
 """Subcommand (and the module of its name), to the line that describes it."""

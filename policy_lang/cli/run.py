@@ -15,7 +15,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from policy_lang.cli import USAGE, run_clients
+from policy_lang.cli import USAGE, run_clients, run_options
 from policy_lang.cli.options import add_policy_options
 from policy_lang.names import quoted
 
@@ -45,28 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="the policy file")
     add("question", metavar="QUESTION", help="what to ask the model; - reads it from standard input")
-    run_clients.add_arguments(parser)
-    add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
-    add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
+    run_options.add_host_options(parser)
     add("--system", metavar="TEXT", help="the system message")
-    add("--max-output", metavar="TOKENS", type=_positive, help="the largest output of one call")
+    add("--max-output", metavar="TOKENS", type=run_options.positive, help="the largest output of one call")
     add("--thread", metavar="ID", help="the conversation that the run belongs to, for limits per thread")
     add("--journal", metavar="PATH", help="keep the run in this file, so that it can be resumed and replayed")
-    add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
-    add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
-    add("--otel", action="store_true", help="report to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_* names")
     add("--resume", action=_Resume, metavar="ID", help="go on with a run that was killed (needs --journal)")
     add_policy_options(parser)
-    add("--json", action="store_true", help="print one JSON document, nothing else")
 
 
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number above 0")
-    return int(text)
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, command: str = "policy run") -> int:
+    """Make or resume the run. ``command`` is what speaks to the user."""
+    args.told_as = command
     from engine.clients import ClientConfigError
     from engine.run.driver import RunError
     from engine.run.effects import ProtocolError
@@ -74,22 +64,23 @@ def run(args: argparse.Namespace) -> int:
     from engine.store import JournalError
     from policy_lang import PolicyError
     from policy_lang.cli.host_files import HostFileError
+    from policy_lang.cli.journals import NotFound
     from policy_lang.cli.run_otel import NotInstalledError
     from policy_lang.settings import SettingsError
 
     expected = (
         _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
-        RunError, JournalError, ProtocolError, NotInstalledError,
+        RunError, JournalError, ProtocolError, NotInstalledError, NotFound,
     )  # fmt: skip
     try:
         return _run(args)
     except PolicyError as error:
         print(error, file=sys.stderr)
     except expected as error:
-        print(f"policy run: {error}", file=sys.stderr)
+        print(f"{args.told_as}: {error}", file=sys.stderr)
     except KeyboardInterrupt:  # the second Ctrl-C
         resume = "; `--resume` with its id goes on with it" if args.journal else ""
-        print(f"policy run: interrupted, the run has not ended{resume}", file=sys.stderr)
+        print(f"{args.told_as}: interrupted, the run has not ended{resume}", file=sys.stderr)
         return CANCELLED
     return USAGE
 
@@ -141,7 +132,7 @@ def _driver(
     from engine.run.driver import Driver
     from policy_lang.cli import host_files
 
-    record = store.load(args.resume).record if store is not None and args.resume is not None else None
+    record = store.record(args.resume) if store is not None and args.resume is not None else None
     policy = _policy(args, record)
     view.limits = [limit.id for limit in policy.limits]
     clients = run_clients.clients(args, policy, record)
@@ -150,14 +141,16 @@ def _driver(
     resolvers = host_files.resolvers(args.resolvers)
     for name in policy.resolvers():
         if name not in resolvers:
-            print(f"policy run: no --resolvers file has `{name}`: the step behind it will be taken", file=sys.stderr)
+            print(
+                f"{args.told_as}: no --resolvers file has `{name}`: the step behind it will be taken", file=sys.stderr
+            )
     return Driver(
         policy,
         clients,
         host_files.tools(args.tools),
         system=args.system,
         resolvers=resolvers,
-        approver=_approver(policy, view),
+        approver=_approver(args, policy, view),
         journal=store,
         log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
         max_output=args.max_output,
@@ -175,10 +168,10 @@ def _hint_threads(policy: Policy, args: argparse.Namespace) -> None:
         hint = f"without --journal PATH {counted}; with it the next run of the thread"
     else:
         hint = f"without --thread ID {counted}; with it and --journal PATH the next run"
-    print(f"policy run: {hint} goes on from what this one used", file=sys.stderr)
+    print(f"{args.told_as}: {hint} goes on from what this one used", file=sys.stderr)
 
 
-def _approver(policy: Policy, view: PlainView) -> Approver | None:
+def _approver(args: argparse.Namespace, policy: Policy, view: PlainView) -> Approver | None:
     """The terminal, if somebody sits at it; else nobody, which is said where the policy asks."""
     from policy_lang.cli.run_ask import Terminal, asks, can_ask
 
@@ -187,23 +180,18 @@ def _approver(policy: Policy, view: PlainView) -> Approver | None:
         return Terminal(view.paused)
     if asked:
         names = ", ".join(f"`{name}`" for name in asked)
-        print(f"policy run: no terminal to ask on: calls of {names} are refused", file=sys.stderr)
+        print(f"{args.told_as}: no terminal to ask on: calls of {names} are refused", file=sys.stderr)
     return None
 
 
 def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
-    from engine.core.policy import Policy
     from policy_lang import load
+    from policy_lang.cli.stand_ins import stored_policy
 
     if args.file is not None:
         return load(args.file, root=args.root, **dict(args.set))
     assert record is not None
-    try:
-        return Policy.model_validate_json(record.policy)
-    except ValueError:
-        raise _Unusable(
-            f"the policy stored with run {record.run} cannot be read by this release: use the release that wrote it"
-        ) from None
+    return stored_policy(record)
 
 
 async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -> tuple[RunResult, list[Any]]:

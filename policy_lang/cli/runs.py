@@ -1,0 +1,133 @@
+"""``policy runs``: what a journal knows of its runs, and what becomes of those that have not ended.
+
+Exit 0 if it is done, 1 if a run could not be cancelled (it has ended, or a process drives it), 2 if the journal or the
+id cannot be used. ``resume`` ends as ``policy run`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from policy_lang.cli import CLEAN, FINDINGS, USAGE, run_options
+from policy_lang.cli.journals import NotFound, add_journal, chosen_run, drivers, opened
+
+if TYPE_CHECKING:
+    from engine.run.result import RunResult
+    from engine.store.protocol import RunRecord
+    from engine.store.sqlite import SqliteStore
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def verb(name: str, help: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=help, description=help)
+
+    listing = verb("list", "list the runs, each below the one that spawned it")
+    add_journal(listing)
+    showing = verb("show", "show one run: its outcome, its limits, what it waits for, what happened last")
+    add_journal(showing, "the id of a run")
+    showing.add_argument("--events", type=run_options.positive, default=5, metavar="N", help="how many (default: 5)")
+    resuming = verb("resume", "go on with a run that is suspended, or whose process died")
+    add_journal(resuming, "the id of a run")
+    run_options.add_host_options(resuming)
+    cancelling = verb("cancel", "end a run that nobody drives: its conversation is closed, nothing is started again")
+    add_journal(cancelling, "the id of a run")
+    cancelling.add_argument("--cause", default="user", metavar="TEXT", help="why, for its outcome (default: user)")
+    for each in (listing, showing, cancelling):
+        each.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    from engine.store.protocol import JournalError
+
+    try:
+        return {"list": _list, "show": _show, "resume": _resume, "cancel": _cancel}[args.verb](args)
+    except (JournalError, NotFound) as error:
+        print(f"policy runs {args.verb}: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _list(args: argparse.Namespace) -> int:
+    from policy_lang.cli import runs_words
+
+    with opened(args.journal, read_only=True) as store:
+        living = drivers(store.leases())
+        rows = [runs_words.row(store, record, depth, living) for record, depth in runs_words.tree(store.runs())]
+    if args.json:
+        print(runs_words.as_json({"journal": args.journal, "runs": [row.plain() for row in rows]}))
+    elif rows:
+        print("\n".join(runs_words.table(rows)))
+    else:
+        print(f"{args.journal}: no run was ever written to it")
+    return CLEAN
+
+
+def _show(args: argparse.Namespace) -> int:
+    from policy_lang.cli import runs_show
+
+    with opened(args.journal, read_only=True) as store:
+        shown = runs_show.look(store, chosen_run(store, args.id), args.events)
+    print(runs_show.as_json(shown) if args.json else "\n".join(runs_show.lines(shown)))
+    return CLEAN
+
+
+def _resume(args: argparse.Namespace) -> int:
+    from policy_lang.cli import run as running
+
+    with opened(args.journal, read_only=True) as store:
+        args.resume = chosen_run(store, args.id).run
+    args.file = args.question = args.system = args.max_output = args.thread = args.root = None
+    args.set = []
+    return running.run(args, "policy runs resume")
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    from engine.run.driver import RunError
+    from engine.store.protocol import LeaseError
+    from policy_lang.cli import runs_words
+
+    with opened(args.journal, read_only=False) as store:
+        record = chosen_run(store, args.id)
+        if record.ended:
+            print(f"policy runs cancel: run {record.run} has ended already: {record.status}", file=sys.stderr)
+            return FINDINGS
+        try:
+            # Those below end first, as they would if they were driven.
+            below = [r for r in _below(record, store.runs(tree=record.top)) if not r.ended]
+            ended = [(each, _ended(store, each, args.cause)) for each in (*reversed(below), record)]
+        except (LeaseError, RunError) as error:
+            print(f"policy runs cancel: {error}", file=sys.stderr)
+            return FINDINGS
+    if args.json:
+        runs = [{"run": r.run, "status": result.status, "reason": result.reason} for r, result in ended]
+        print(runs_words.as_json({"journal": args.journal, "runs": runs}))
+    else:
+        print("\n".join(f"run {r.run}: {result.status}, {result.reason}" for r, result in ended))
+    return CLEAN
+
+
+def _below(top: RunRecord, records: list[RunRecord]) -> list[RunRecord]:
+    """The runs below one, each behind the one that spawned it."""
+    above, found = {top.run}, []
+    for record in records:
+        if record.parent in above:
+            above.add(record.run)
+            found.append(record)
+    return found
+
+
+def _ended(store: SqliteStore, record: RunRecord, cause: str) -> RunResult:
+    """End one run. Raises ``RunError``, ``LeaseError``."""
+    import asyncio
+
+    from engine.run.driver import Driver
+    from policy_lang.cli.stand_ins import stand_ins, stored_policy
+
+    async def end() -> RunResult:
+        driver = Driver(stored_policy(record), stand_ins(record), journal=store, allow_missing_clients=True)
+        return await driver.cancel(record.run, cause)
+
+    return asyncio.run(end())
