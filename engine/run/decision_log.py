@@ -1,5 +1,8 @@
 """The decision log: one line of JSON for each decision, with the event before it, the rule and the counters.
 
+What fails on the host's side (a function, a person who cannot be asked, a time that is over) has lines of its own, with
+a ``note``.
+
 For ``grep``, ``jq`` and audits. It holds no contents unless asked: no texts of models, tools or people, no
 arguments; names, numbers, references and rules only. A log that cannot be written is told once, and the run goes on.
 """
@@ -16,7 +19,7 @@ from msgspec import structs
 
 from engine.core import decisions as d
 from engine.core import events as e
-from engine.core.decisions import AnyDecision
+from engine.core.decisions import AnyDecision, Note
 from engine.core.messages import Message
 from engine.core.state import Outcome, State
 from engine.core.step import Compiled
@@ -89,6 +92,10 @@ class Logged(Quiet):
             entry = {"run": self._run, "seq": self._seq, "at": event.at, "problem": f"{type(exc).__name__}: {exc}"}
         self._seq += 1
         self._log.write(entry)
+
+    def noted(self, note: Note) -> None:
+        """What no decision tells: a fault on the host's side. It stands before the entry of the event it led to."""
+        self._log.write({"run": self._run, "seq": self._seq, "note": _plain(note, True), "rule": note.because})
 
     def _entry(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> dict[str, Any]:
         told = self._log.contents

@@ -16,6 +16,7 @@ from engine.core.step import Compiled, compile
 from engine.run import sizes
 from engine.run.approvals import Approver
 from engine.run.contents import Contents
+from engine.run.deadlines import Deadlines
 from engine.run.decision_log import DecisionLog, Logged, Sink
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
@@ -90,6 +91,7 @@ class Driver:
         self.system = system
         self.journal = journal
         self._clock = clock
+        self._deadlines = Deadlines(self.compiled.core)
         policy = self.compiled.policy
         named = by_name(clients)
         if not allow_missing_clients:
@@ -295,7 +297,9 @@ class Driver:
             listeners.append(Logged(self._log, self.compiled, spec.run, contents.get))
         if self._telemetry is not None:
             listeners.append(self._telemetry.of_run(self.compiled, spec, self._host, contents.get))
-        effects = LocalEffects(self._host, spec, contents, store, self._clock, together(listeners), recorded)
+        effects = LocalEffects(
+            self._host, spec, contents, store, self._clock, self._deadlines, together(listeners), recorded
+        )
         if held is not None:
             held.keep(effects.inbox.fail)
         if cancelled:
@@ -312,7 +316,7 @@ class Driver:
             assert isinstance(finished, Finished)
             used = finished.outcome.used
             said: tuple[Message, ...] = effects.conversation(finished.transcript)
-            result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get)
+            result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get, effects.notes)
             if told is not None:
                 told.emit(RunEnded(result))
             return result

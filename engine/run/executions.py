@@ -16,6 +16,7 @@ from engine.core.events import ToolEnded
 from engine.core.messages import Message
 from engine.core.vocabulary import REFUSALS
 from engine.run.cancellation import from_outside, must_pass
+from engine.run.deadlines import Cut, told_model
 from engine.run.effects import ToolRun
 from engine.run.hooks import HookError, ToolInvocation
 from engine.run.host import Host
@@ -60,11 +61,15 @@ class Execution:
             jitter=unit(self.context.run, f"{decision.id}.{decision.attempt}") if result.status in RETRIED else 0,
         )
 
-    def cut(self, status: str) -> ToolEnded:
-        """The event for an execution that was given up: ``timed_out`` or ``cancelled``."""
+    def cut(self) -> ToolEnded:
+        """The event for an execution that was cancelled."""
         self.context.cancelled = True
-        timed_out = status == "timed_out"
-        return self.ended(ToolResult(REFUSALS[status], "timed_out" if timed_out else "cancelled"))
+        return self.ended(ToolResult(REFUSALS["cancelled"], "cancelled"))
+
+    def timed_out(self, by: Cut | None) -> ToolEnded:
+        """The event for an execution that a rule about time has cut."""
+        self.context.cancelled = True
+        return self.ended(ToolResult(told_model(by), "timed_out"))
 
 
 async def run_tool(host: Host, execution: Execution, arguments: dict[str, Any] | None) -> ToolEnded:

@@ -23,6 +23,7 @@ from engine.core.state import NO_TIME, State
 from engine.core.transcript import Transcript, messages
 from engine.run import approvals, calls, executions, resolvers
 from engine.run.contents import Contents
+from engine.run.deadlines import Deadlines
 from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
@@ -41,15 +42,18 @@ _IN_A_ROW: Final = 8
 class _Flight:
     """One effect that is going on. ``begun``: somebody carries it out. ``stopped``: it was asked to end.
 
-    ``task`` is the one that carries it out, or will.
+    ``task`` is the one that carries it out, or will; ``decided`` when it was to start (ms), ``None`` if not known.
     """
 
-    __slots__ = ("begun", "deadline", "effect", "stopped", "task", "work")
+    __slots__ = ("begun", "deadline", "decided", "effect", "stopped", "task", "work")
 
-    def __init__(self, effect: Effect, work: calls.Attempt | executions.Execution | None, deadline: int) -> None:
+    def __init__(
+        self, effect: Effect, work: calls.Attempt | executions.Execution | None, deadline: int, decided: int | None
+    ) -> None:
         self.effect = effect
         self.work = work
         self.deadline = deadline
+        self.decided = decided
         self.begun = False
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
@@ -65,6 +69,7 @@ class LocalEffects:
         contents: Contents,
         journal: Journal,
         clock: Clock,
+        deadlines: Deadlines,
         listener: Listener | None = None,
         recorded: Iterable[Recorded] = (),
     ) -> None:
@@ -75,6 +80,8 @@ class LocalEffects:
         self._contents = contents
         self._append = journal.append
         self._clock = clock
+        self._deadlines = deadlines
+        self._notes: list[Note] = []
         self._listener = listener
         self._recorded = deque(recorded)
         self._seq = len(self._recorded)
@@ -104,7 +111,7 @@ class LocalEffects:
         if self._recorded:
             self._dead[effect.key] = effect
         else:
-            self._launch(effect)
+            self._launch(effect, self.inbox.last)
 
     async def next(self, until: int) -> e.AnyEvent:
         if self._recorded:
@@ -181,6 +188,11 @@ class LocalEffects:
             said += messages(added, self.get, said)
         return tuple(said)
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What went wrong on the host's side in this process, in the order in which it was told."""
+        return tuple(self._notes)
+
     def close(self) -> None:
         """The run is over: leave behind what is still going on."""
         if self._listener is not None:
@@ -194,7 +206,7 @@ class LocalEffects:
 
     # Effects.
 
-    def _launch(self, effect: Effect) -> None:
+    def _launch(self, effect: Effect, decided: int | None) -> None:
         work: calls.Attempt | executions.Execution | None = None
         deadline = NO_TIME
         waits = False
@@ -203,6 +215,7 @@ class LocalEffects:
         elif isinstance(effect, ToolRun):
             work, deadline = self._execution(effect), effect.decision.deadline
             waits = effect.decision.not_before > 0
+            decided = effect.decision.not_before or decided
         elif isinstance(effect, ResolverRun):
             deadline = min(effect.decision.deadline, self._clock() + self._host.resolver_timeout)
         elif self._host.approver is None:
@@ -210,7 +223,7 @@ class LocalEffects:
             return
         if self._listener is not None and not waits:
             self._listener.started(effect)
-        flight = _Flight(effect, work, deadline)
+        flight = _Flight(effect, work, deadline, decided)
         self._flights[effect.key] = flight
         if self._free:
             self._free, self._taken = False, flight
@@ -294,19 +307,31 @@ class LocalEffects:
 
     def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
-        work = flight.work
+        work, timed_out = flight.work, status == "timed_out"
         if isinstance(work, executions.Execution):
-            return work.cut(status)
+            return self._overdue(work, flight) if timed_out else work.cut()
         if isinstance(work, calls.Attempt):
-            timed_out = status == "timed_out"
-            return work.failed("timeout" if timed_out else "aborted", "no answer in time" if timed_out else "cancelled")
+            if not timed_out:
+                return work.failed("aborted", "cancelled")
+            by = self._deadlines.of_attempt(flight.decided, flight.deadline)
+            call = work.effect.decision
+            text = f"call {call.call} to {call.client} got no answer in time ({by.text})"
+            self._note(Note("warn", text, because=by.because))
+            return work.failed("timeout", f"no answer in time ({by})")
         decision = flight.effect.decision
         if isinstance(decision, Ask):
             return e.ApprovalGiven(self._clock(), decision.id, "refused")
         name = decision.name if isinstance(decision, Resolve) else ""
-        if status == "timed_out":
+        if timed_out:
             self._note(Note("warn", f"resolver `{name}` did not answer in time"))
-        return e.Resolved(self._clock(), name, "timed_out" if status == "timed_out" else "failed")
+        return e.Resolved(self._clock(), name, "timed_out" if timed_out else "failed")
+
+    def _overdue(self, work: executions.Execution, flight: _Flight) -> e.ToolEnded:
+        name = work.context.name
+        by = self._deadlines.of_tool(name, flight.decided, flight.deadline)
+        if by is not None:
+            self._note(Note("warn", f"tool `{name}` took too long ({by.text})", because=by.because))
+        return work.timed_out(by)
 
     def _attempt(self, effect: ModelCall) -> calls.Attempt:
         listener = self._listener
@@ -364,6 +389,7 @@ class LocalEffects:
         return executions.Execution(effect, self._spec.run, self._clock, self.put)
 
     def _note(self, note: Note) -> None:
+        self._notes.append(note)
         if self._listener is not None:
             self._listener.noted(note)
 
@@ -407,8 +433,8 @@ class LocalEffects:
         dead, self._dead = self._dead, {}
         for key, effect in dead.items():
             if key not in self._dead_stopped:
-                self._launch(effect)
+                self._launch(effect, None)
             elif isinstance(effect, ToolRun):
-                self.inbox.post(self._execution(effect).cut("cancelled"))
+                self.inbox.post(self._execution(effect).cut())
             elif isinstance(effect, ModelCall):
                 self.inbox.post(self._attempt(effect).failed("aborted", "cancelled"))

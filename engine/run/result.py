@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.core.decisions import Note
 from engine.core.messages import Message
 from engine.core.state import LimitHit, Outcome, Used
 
@@ -18,7 +19,9 @@ class RunResult:
     ``status`` is ``completed``, ``finalized`` (a limit granted one last call), ``incomplete`` (a limit), ``failed`` (an
     error) or ``cancelled``. ``text`` is the answer, or what there was of one where ``partial`` is true. ``reason`` and
     ``limit`` say why, ``error`` what went wrong in words, ``because`` which rule of the policy decided, ``client`` who
-    answered. ``messages`` is the conversation, ready to be continued.
+    answered. ``messages`` is the conversation, ready to be continued. ``notes`` are what went wrong on the host's side
+    while this process drove the run, in the order in which it was told: a function that failed, a person who could not
+    be asked, what was cut because it took too long; each with the rule that is concerned, as far as there is one.
     """
 
     run_id: str
@@ -33,6 +36,7 @@ class RunResult:
     limit: LimitHit | None = None
     client: str = ""
     thread: str | None = None
+    notes: tuple[Note, ...] = field(default=(), compare=False)
 
     @property
     def ok(self) -> bool:
@@ -53,7 +57,12 @@ class RunResult:
 
 
 def result_of(
-    run: str, thread: str | None, outcome: Outcome, messages: tuple[Message, ...], get: Callable[[str], Message]
+    run: str,
+    thread: str | None,
+    outcome: Outcome,
+    messages: tuple[Message, ...],
+    get: Callable[[str], Message],
+    notes: tuple[Note, ...] = (),
 ) -> RunResult:
     """The result of a run that ended so."""
     content = get(outcome.ref) if outcome.ref else Message("assistant")
@@ -72,4 +81,5 @@ def result_of(
         limit=outcome.limit,
         client=outcome.client,
         thread=thread,
+        notes=notes,
     )
