@@ -35,6 +35,10 @@ class Proposed(Struct, frozen=True, gc=False, omit_defaults=True):
     problem: str = ""
 
 
+AWAITED = ("function", "external", "agent", "handoff")
+"""Kinds of calls that take a result."""
+
+
 class Event(Struct, frozen=True, gc=False, tag_field="event", omit_defaults=True):
     """Base of all events. ``at``: milliseconds; a smaller one than the last is read as the last."""
 

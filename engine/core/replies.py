@@ -10,7 +10,7 @@ from msgspec import structs
 from engine.core.core import PHASE, Core, Values
 from engine.core.decisions import Illegal, Note, Reply, Wait
 from engine.core.ends import Result, charge_late, closing, end, ended_in_flight, wake_at
-from engine.core.events import ModelFailed, ModelReplied, Proposed, UsageReported
+from engine.core.events import AWAITED, ModelFailed, ModelReplied, Proposed, UsageReported
 from engine.core.failing import fail, retry
 from engine.core.machine.machine import Phase
 from engine.core.rounds import propose
@@ -82,7 +82,7 @@ def sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Pro
     v = s.vars
     notes: tuple[Note, ...] = ()
     for call in e.calls:
-        if call.kind != "function":
+        if call.kind in ("hosted", "output"):
             break
     else:
         return v, e.calls, False, ()
@@ -93,12 +93,12 @@ def sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Pro
             kind = rule.effect.kind
             if kind == "again":
                 notes = (*notes, core.extended(rule, v, s.book, e.at))
-    return v, tuple(c for c in e.calls if c.kind == "function"), any(c.kind == "output" for c in e.calls), notes
+    return v, tuple(c for c in e.calls if c.kind in AWAITED), any(c.kind == "output" for c in e.calls), notes
 
 
 def _closed(calls: tuple[Proposed, ...]) -> tuple[Reply, ...]:
     """Results for calls that will not run because the run has its answer, or its end."""
-    functions = [c for c in calls if c.kind == "function"]
+    functions = [c for c in calls if c.kind in AWAITED]
     return tuple(closing(i, RoundCall(c.id, c.name, c.args, WAITING), "stopped") for i, c in enumerate(functions))
 
 

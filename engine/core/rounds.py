@@ -24,6 +24,8 @@ from engine.core.vocabulary import REFUSALS
 
 def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], ref: str) -> Result:
     """The model asks for tools. ``s`` holds what was charged, ``v`` the machine's values."""
+    if all(_hands_over(call) for call in calls):
+        return _hand_over(core, s, at, v, calls, ref)
     notes: tuple[Note, ...] = ()
     crowded = 0
     while True:
@@ -47,9 +49,43 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
             waiting = State(v, at, s.n + 1, s.call, _as_round(calls), s.book)
             return waiting, resolve_decision(core, waiting, at, rule.origin, notes)
         else:
-            why = "final" if rule.effect.word == "finalization_disobeyed" else "stopped"
-            close = tuple(closing(i, c, why) for i, c in enumerate(_as_round(calls)))
-            return end(core, s, at, v, rule, notes, ref=ref, close=close)
+            return _end(core, s, at, v, rule, calls, notes, ref)
+
+
+def _end(
+    core: Core,
+    s: State,
+    at: int,
+    v: Values,
+    rule: Rule,
+    calls: tuple[Proposed, ...],
+    notes: tuple[Note, ...],
+    ref: str,
+) -> Result:
+    """The run ends with calls that nobody will execute."""
+    why = "final" if rule.effect.word == "finalization_disobeyed" else "stopped"
+    close = tuple(closing(i, c, why) for i, c in enumerate(_as_round(calls)))
+    return end(core, s, at, v, rule, notes, ref=ref, close=close)
+
+
+def _hands_over(call: Proposed) -> bool:
+    return call.kind == "handoff" and call.registered and not call.problem
+
+
+def _hand_over(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], ref: str) -> Result:
+    """The conversation goes on with another agent: no tool and no round, so nothing is counted."""
+    v, rule = core.react.handoff(v, core.amounts.states(v, s.book, at))
+    if rule.effect.kind == "end":
+        return _end(core, s, at, v, rule, calls, (), ref)
+    replies = tuple(_handoff(i, call, first=i == 0) for i, call in enumerate(calls))
+    n = s.n + 1
+    return State(v, at, n, s.call, (), s.book), RunTools(n, round_number(core, v), replies, True, rule.origin)
+
+
+def _handoff(i: int, call: Proposed, *, first: bool) -> Reply:
+    """The result of a change of agent; one reply makes one, the first."""
+    why = "handoff" if first else "handed_over"
+    return Reply(i, call.id, fill(REFUSALS[why], {"tool": call.name}), why, because="default: handoff")
 
 
 def _as_round(calls: tuple[Proposed, ...]) -> tuple[RoundCall, ...]:
@@ -133,6 +169,7 @@ class Fold:
         "core",
         "counts",
         "crowded",
+        "handed_over",
         "n",
         "no_time",
         "notes",
@@ -151,7 +188,7 @@ class Fold:
     ) -> None:
         self.core, self.s, self.at, self.values, self.n = core, s, at, values, n
         self.round_refused, self.unasked = round_refused, unasked
-        self.crowded = 0
+        self.crowded, self.handed_over = 0, False
         """1 + the limit that a call does not fit and a person is asked about: then no verdict counts."""
         self.no_time = at >= core.amounts.deadline(values, s.book.run, final=False) if core.amounts.walls else False
         self.tools_above = -1 if s.book.pools is None or s.book.pools.tools is None else s.book.pools.tools
@@ -172,6 +209,12 @@ class Fold:
     def call(self, i: int, call: Proposed) -> None:
         """Judge one call."""
         core = self.core
+        if _hands_over(call):
+            reply = _handoff(i, call, first=not self.handed_over)
+            self.verdicts.append(reply)
+            self.calls.append(RoundCall(call.id, call.name, call.args, REPLIED, why=reply.why, kind=call.kind))
+            self.handed_over = True
+            return
         facts = core.tools.facts(call.name) if call.registered else PLAIN
         if call.kind == "agent":
             facts = facts._replace(breakers=())

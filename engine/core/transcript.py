@@ -37,6 +37,7 @@ _NO_CONTENT: Final = {
     "failed": "The tool failed.",
     "timed_out": REFUSALS["timed_out"],
     "cancelled": REFUSALS["cancelled"],
+    "deferred": REFUSALS["cancelled"],
     "unknown": "The result of this call is not known.",
 }
 
@@ -88,7 +89,7 @@ class Transcript(Struct, eq=False):
     @property
     def open(self) -> tuple[str, ...]:
         """The calls (as the events name them) that have no result yet, in the model's order."""
-        return tuple(call.id for call in self._open if call.kind == "function" and call.id not in self._results)
+        return tuple(call.id for call in self._open if call.kind in e.AWAITED and call.id not in self._results)
 
     def __len__(self) -> int:
         return self._length
@@ -123,7 +124,10 @@ class Transcript(Struct, eq=False):
             self._reply = event
 
     def _tool_ended(self, event: e.ToolEnded, decision: d.AnyDecision) -> None:
-        if not isinstance(decision, d.Execute) and event.attempt >= self._attempts.get(event.id, 1):
+        if event.status == "deferred" and not self._stopping:
+            return  # its result comes later
+        of_the_last = not event.attempt or event.attempt >= self._attempts.get(event.id, 1)
+        if of_the_last and not isinstance(decision, d.Execute):
             self._answer(((event.id, _result_of(event)),))
 
     def _call_requested(self, event: e.CallRequested, decision: d.AnyDecision) -> None:
@@ -179,7 +183,7 @@ class Transcript(Struct, eq=False):
         for i, call in enumerate(reply.calls):
             if call.kind != "hosted":
                 self._positions[call.id] = i
-                self._waiting += call.kind == "function"
+                self._waiting += call.kind in e.AWAITED
         early, self._early = self._early, {}
         if early:
             self._answer(early.items())
@@ -189,7 +193,7 @@ class Transcript(Struct, eq=False):
         for verdict in verdicts:
             if isinstance(verdict, d.Reply):
                 text = "" if verdict.ref else verdict.text
-                closed.append((verdict.id, Entry("result", verdict.ref, text, is_error=True)))
+                closed.append((verdict.id, Entry("result", verdict.ref, text, is_error=verdict.why != "handoff")))
         if closed:
             self._answer(closed)
 
@@ -202,7 +206,7 @@ class Transcript(Struct, eq=False):
                 self._early = {id: result} | self._early
             elif id not in known:
                 known[id] = result
-                self._waiting -= self._open[position].kind == "function"
+                self._waiting -= self._open[position].kind in e.AWAITED
         self._results = known
 
     def _complete(self) -> None:

@@ -138,5 +138,7 @@ REFUSALS: Final[dict[str, str]] = {
     "no_time": "This call was not executed: no time is left for it.",
     "timed_out": "This call took longer than it was allowed to and was cancelled.",
     "final": "This call was not executed: the answer had to be given without tools.",
+    "handoff": "`{tool}` goes on with this conversation.",
+    "handed_over": "This call was not executed: another agent goes on with this conversation already.",
 }
 """The result a tool call gets when it is not executed, by reason."""
