@@ -45,7 +45,8 @@ P105 layout of a block
 P106 line in the wrong block
     Every line has one block it belongs in: limits in `limits`, `prefer`, `mode`, `tools` and `empty` in
     `finalization`, `trip` and `reset` in `breaker`, `given`, `when` and `expect` in `test`. Blocks are not
-    nested.
+    nested. What limits a tree of agents (`children`, `live_children`, `depth`, `concurrent`) is written in
+    `agents`. The block of one `agent` has limits, `at`, `on` and `tool` lines; all else is that of the policy.
 
 P107 step without `then`
     The steps of a ladder each begin with `then`: `tool_iterations 5 then extend 3 once then finalize`.
@@ -101,13 +102,15 @@ P207 quantity out of range
     no sense, such as a timeout of nothing, zero is refused.
 
 P208 step out of place
-    A limit's ladder knows `stop`, `finalize` and `extend`. `retry` and `fallback` belong to `on llm_failure`,
-    `reply` to `on unknown_tool`.
+    A limit's ladder knows `stop`, `finalize`, `extend`, `ask` and `consult`. `retry` and `fallback` belong to
+    `on llm_failure`, `reply` to `on unknown_tool`. Nobody is asked or consulted about `wall`, for time passes while
+    they think. What limits a tree of agents has no ladder: an agent for which there is no room is refused.
 
 P209 option or clause that does not apply
     `reserve` is for resources that are measured (tokens, cost, wall), `atomic` and `partial` for `tool_calls`;
-    `wall` is limited per run or subtree only. An option that would do nothing is refused, so that nobody relies
-    on it.
+    `wall` is limited per run or subtree only, and the block of an `agent` has no thread. `counting approvals` is
+    for `wall`. `share` and `carve` are for what agents draw on together. An option that would do nothing is refused,
+    so that nobody relies on it.
 
 P210 written twice
     One file says each thing once: a second line for the same limit, clause, price or threshold would silently
@@ -151,6 +154,13 @@ P307 breaker in the shadow of another
     same kind of failures, leaves the other nothing to do. A breaker that resets leaves it something: the second
     may then count on, and trip for longer.
 
+P308 more for an agent than there is
+    What an agent uses is used of the pools of all above it as well. A budget that is larger than what the policy
+    allows the whole tree can never be used up: the tree's limit ends the agent first.
+
+P309 rules for agents that cannot be
+    `children 0`, `live_children 0` and `depth 0` let no agent be spawned, and a block for one is never of use.
+
 P310 threshold that is never of use
     A threshold is a percentage from 1% to 99% of a resource that has a limit. At 100% the limit's own ladder
     acts.
@@ -180,8 +190,8 @@ P315 `override` that changes nothing
     loosening.
 
 P316 change of a locked limit
-    A limit marked `locked` cannot be changed by files that extend it, neither loosened nor tightened. A limit
-    of the same resource in another scope can be added.
+    A limit marked `locked` cannot be changed by files that extend it, neither loosened nor tightened, and not be
+    loosened for one agent. A limit of the same resource in another scope can be added.
 
 P318 clause for tools that never run
     A `limit`, `timeout`, `ask` or `retry` is for tools that may run. Where every tool that the pattern matches is
@@ -207,8 +217,8 @@ P328 only one call, and that one final
     `llm_calls 1 then finalize` makes the only call the final one, which has no tools: the agent can never use
     any.
 
-P329 `extend` on `llm_calls`
-    `llm_calls` is the strict outer budget of a run: whatever else is extended, it is not.
+P329 `extend` or `ask` on `llm_calls`
+    `llm_calls` is the strict outer budget of a run: whatever else is extended or granted, it is not.
 
 P330 `finalize` without a reserve
     Tokens, cost and time are known only after they are spent. A final call inside such a limit is possible only
@@ -218,25 +228,31 @@ P332 instruction that is never sent
     Where several limits make the same call the final one, it carries the instruction of the preferred limit, by
     default `llm_calls`. If that is always reached in time, the other limit's instruction is dead text.
 
+P333 tree of agents that nothing bounds
+    `llm_calls` is counted for each run of each agent, unless a scope is written. A model that delegates again and
+    again can then make any number of calls. A limit for the whole tree ends that: `llm_calls 100 per subtree`, or one
+    on tokens, cost or tool calls, whose scope is the subtree anyway; or `children` with a `depth`.
+
 P334 waiting without an end
-    `ask` without `within` waits for as long as nobody answers. Where a `wall` limits the run, that ends the wait.
+    `ask` without `within` waits for as long as nobody answers. Where a `wall` limits the run, that ends the wait. A
+    limit's `ask` has no `within`: the run is suspended, and can be answered or cancelled at any time.
 
 P335 decisions that depend on what ends first
     By default a breaker looks at outcomes when a round is complete, in the order in which the model asked for its
     tools, so that the same round always leads to the same decisions. With `apply now` a tool that has just failed
     is refused sooner, and which calls are refused depends on the order in which tools happened to end.
 
+P336 `concurrent 0`
+    Every agent would wait for a place to run in, for ever. `depth 0` allows no agents.
+
 P338 loosening without `override`
     A file may tighten what it extends, and says `override` where it loosens. Looser is a larger maximum, or a
-    larger maximum with its extension.
+    larger maximum with its extension and with what people may grant, or a `wall` that no longer goes on `counting
+    approvals`. The limits of one run in the block of an `agent` replace those of the policy for this agent, and need
+    `override` in the same way.
 
 P339 other price than the base's
     A base's price cannot be changed: lowering it would loosen the base's `cost` limit unseen.
-
-P340 not supported by this version
-    The statement is part of the language and written correctly, but this version cannot carry it out. It is
-    refused, because a policy that promises something and does not keep it is worse than one that does not
-    promise it.
 
 P341 reserve for nothing
     `reserve` keeps something back for the final call that the limit's own ladder makes. Without a `finalize` in it
@@ -254,6 +270,14 @@ P343 reserve as large as the limit
 P344 two clauses for the same tools
     Of two statements of one file with the same pattern and the same clause only one ever binds: the smaller limit, the
     shorter time, one of two texts. Whoever changes the other changes nothing.
+
+P345 pool that is none
+    Agents share, or are given their part of, what is limited for a tree: per subtree, or per thread. Where nothing
+    limits a resource in this way, there is nothing to share or carve.
+
+P346 nothing to carve
+    What is carved for an agent is the limit per subtree in its own block. An agent without one gets no part of its
+    own and draws on the pool, like all agents where a resource is shared.
 
 P401 file that cannot be read
     The file does not exist, or its permissions do not allow reading it.

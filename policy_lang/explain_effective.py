@@ -27,13 +27,12 @@ from engine.core.policy import Breaker, Detector, FailureRule, Limit, Policy, Th
 from engine.core.vocabulary import RESOURCES
 from policy_lang import tree
 from policy_lang.explain_words import amount
-from policy_lang.quantities import COUNT, DURATION, MONEY, duration_text, money_text, text_of
+from policy_lang.quantities import duration_text, money_text, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.files import Loader
 from policy_lang.source import read
 from policy_lang.texts import client_text, quote
 
-_DIMENSIONS: Final = {"count": COUNT, "money": MONEY, "duration": DURATION}
 _DEFAULT: Final = "default"
 
 Line = tuple[str, str]
@@ -101,7 +100,7 @@ def _limit(limit: Limit) -> str:
 
 
 def _quantity(resource: str, value: int | None) -> str:
-    return text_of(value, _DIMENSIONS[RESOURCES[resource].unit])
+    return text_of(value, RESOURCES[resource].unit)
 
 
 def _step(resource: str, step: Step) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from engine.core.vocabulary import RESOURCES
-from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
-
-_DIMENSIONS: Final = {"count": COUNT, "money": MONEY, "duration": DURATION}
+from policy_lang.quantities import text_of
 
 
 class Noun(NamedTuple):
@@ -54,7 +52,7 @@ def amount(resource: str, value: int | None) -> str:
     known = RESOURCES[resource]
     if known.kind == "counted" and value is not None:
         return str(value)
-    return text_of(value, _DIMENSIONS[known.unit])
+    return text_of(value, known.unit)
 
 
 def at_most(resource: str, value: int) -> str:

@@ -15,6 +15,7 @@ MAX: Final = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly."""
 
 COUNT, DURATION, MONEY, PERCENT = "count", "duration", "money", "percentage"
+"""Dimensions. The first three are also how the vocabulary calls the units of resources."""
 
 TITLES: Final = {COUNT: "count", DURATION: "duration", MONEY: "amount of money", PERCENT: "percentage"}
 

@@ -35,8 +35,3 @@ class Report:
         fix: tuple[Edit, ...] = (),
     ) -> None:
         self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
-
-    def unsupported(self, span: Span, what: str) -> None:
-        """Something that `lang 1` says and this version cannot do. Left out in silence it would be a broken promise."""
-        help = "remove it to use the rest of this policy"
-        self.error("P340", f"this version does not support {what} yet", span, "would have no effect", help=help)

@@ -359,10 +359,12 @@ class Tool(Node):
 
 
 class Share(Node):
+    keyword = "share"
     names: tuple[Word, ...]
 
 
 class Carve(Node):
+    keyword = "carve"
     names: tuple[Word, ...]
 
 

@@ -19,6 +19,8 @@ from engine.core.vocabulary import (
     REASONS,
     REFUSALS,
     RESOURCES,
+    TREE_RESOURCES,
+    Resource,
 )
 
 RUN_ID = re.compile(r" *run +[0-9a-f]{32}")
@@ -33,7 +35,7 @@ UNITS = {
     "input_tokens": "one token sent",
     "output_tokens": "one token generated, hidden reasoning included",
     "cost": "what the tokens cost by the price table",
-    "wall": "time since the run began",
+    "wall": "time since the agent was spawned, a run began; time in which only people are awaited is left out",
     "attempt_wall": "time of one attempt at a model call",
 }
 """What one unit of each resource is."""
@@ -63,11 +65,20 @@ def resources() -> str:
             r.unit,
             f"`{r.scope}`" if r.scope else "",
             UNITS[r.name],
-            ", ".join(word for word, may in (("`extend`", r.extendable), ("`reserve`", r.reservable)) if may),
+            ", ".join(f"`{word}`" for word, may in _options(r) if may),
         )
         for r in RESOURCES.values()
     )
     return table(("resource", "unit", "scope if none is written", "one of it is", "may have"), rows)
+
+
+def _options(r: Resource) -> tuple[tuple[str, bool], ...]:
+    return (
+        ("extend", r.extendable),
+        ("ask", r.askable),
+        ("reserve", r.reservable),
+        ("counting approvals", r.name == "wall"),
+    )
 
 
 def defaults() -> str:
@@ -87,9 +98,15 @@ def defaults() -> str:
             ("`attempt_wall`", f"{duration(DEFAULT_ATTEMPT_WALL_MS)}"),
             ("grace when a run is stopped", f"{duration(DEFAULT_GRACE_MS)}"),
             ("finalization", "`mode proactive`, `tools strip`, `empty stop`"),
+            ("a tree of agents", _tree_defaults()),
             ("preference among reasons for a final call", order),
         ),
     )
+
+
+def _tree_defaults() -> str:
+    maxima = [f"`{name} {'unlimited' if most is None else most}`" for name, most in TREE_RESOURCES.items()]
+    return f"{', '.join(maxima)}; pools are shared"
 
 
 def abilities() -> str:

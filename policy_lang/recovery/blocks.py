@@ -27,6 +27,16 @@ _ALSO_IN = {
 }
 """First words that a block shares with others."""
 
+_NOT_OF_ONE_AGENT = {
+    "limits": "an agent's limits are lines of its own block: write them without `limits {` and its `}`",
+    "breaker": "an agent has the breakers of the policy: move it out of the block",
+    "finalization": "an agent's final call is made as the policy says: move it out of the block",
+    "agents": "one `agents` block is for the whole tree: move it out of the block",
+    "agent": "agents are not nested: write a block for each, one below the other",
+    "prices": "prices are the same for all agents: move the block out of this one",
+}
+"""What is written for a whole policy only, and what to do about it in the block of an agent."""
+
 
 def unclosed(site: Site) -> bool:
     """A statement begins, not indented, while a block is open: the block's ``}`` is missing."""
@@ -80,7 +90,9 @@ def misplaced(site: Site) -> bool:
         return False  # the line is the block's own header
     if home == block or first.text in _ALSO_IN.get(block, ()):
         return False
-    if home is not None:
+    if block == "agent" and first.text in _NOT_OF_ONE_AGENT:
+        help = _NOT_OF_ONE_AGENT[first.text]
+    elif home is not None:
         help = f"it is a line of `{home}`"
     elif first.text in STATEMENTS:
         help = "it is a statement of its own: move it out of the block"

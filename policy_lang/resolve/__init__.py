@@ -12,11 +12,12 @@ from typing import Any
 from engine.core.vocabulary import LANG
 from policy_lang.diagnostics import Diagnostic, in_order
 from policy_lang.report import Report
-from policy_lang.resolve import lints, lints_failures, lints_tools
+from policy_lang.resolve import lints, lints_agents, lints_failures, lints_tools
 from policy_lang.resolve.files import Loader, Unit
 from policy_lang.resolve.layer import Layer
 from policy_lang.resolve.limits import origin
 from policy_lang.resolve.merge import Merged
+from policy_lang.resolve.merge_agents import MergedAgents
 from policy_lang.resolve.names import Names, check_settings
 from policy_lang.resolve.values import Values
 from policy_lang.source import Source
@@ -41,15 +42,19 @@ def resolve(
     layers = [Layer(member, Values(names[id(member)], report, clients)) for member in reversed(chain)]
     imports = _imports(chain, report)
     merged = Merged(layers, imports, report)
-    lints.check(merged, any(layer.lost or layer.unit.broken for layer in layers), report)
-    lints_failures.check(merged, report)
-    lints_tools.check(merged, report)
+    agents = MergedAgents(layers, report)
+    broken = any(rules.lost for layer in layers for rules in (layer, *layer.agents))
+    broken = broken or any(layer.unit.broken for layer in layers)
+    lints.check(merged, broken, report)
+    lints_failures.check(merged.failures, merged.limits, report)
+    lints_tools.check(merged, agents, report)
+    lints_agents.check(merged, agents, broken, report)
     lints.unused_names(unit, names[id(unit)], report)
     findings = suppress(unit, [f for f in report.findings if f.is_error or f.primary.span.source is source])
     ordered = in_order(findings, loader.sources)
     if any(finding.is_error for finding in ordered):
         return None, ordered
-    return _policy(layers[-1].name or "", merged), ordered
+    return _policy(layers[-1].name or "", merged, agents), ordered
 
 
 def _imports(chain: list[Unit], report: Report) -> list[Layer]:
@@ -61,7 +66,7 @@ def _imports(chain: list[Unit], report: Report) -> list[Layer]:
     return [Layer(other, Values(Names(other, {}, report), report), imported=True) for other in found.values()]
 
 
-def _policy(name: str, merged: Merged) -> dict[str, Any]:
+def _policy(name: str, merged: Merged, agents: MergedAgents) -> dict[str, Any]:
     place = origin(merged.final_origin) if merged.final_origin else None
     return {
         "lang": LANG,
@@ -73,4 +78,6 @@ def _policy(name: str, merged: Merged) -> dict[str, Any]:
         "breakers": [line.data for line in merged.breakers],
         "tools": [line.data for line in merged.tools],
         "prices": merged.prices,
+        "agents": agents.tree_data(),
+        "agent": [agent.data() for agent in agents.agents],
     }

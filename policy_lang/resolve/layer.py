@@ -9,42 +9,27 @@ from typing import Any
 from engine.core.vocabulary import LANG
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
-from policy_lang.report import Report
+from policy_lang.resolve.agents import AgentBlock, TreeRules, add_agent
 from policy_lang.resolve.breakers import BreakerLine, breaker
-from policy_lang.resolve.failures import FailureLine, failure, repeated
 from policy_lang.resolve.files import Unit
-from policy_lang.resolve.later import check_agent, check_agents
-from policy_lang.resolve.limits import LimitLine, limit_line
-from policy_lang.resolve.statements import (
-    FinalLine,
-    ThresholdLine,
-    finalization,
-    on_unknown_tool,
-    price,
-    threshold,
-)
-from policy_lang.resolve.tools import ToolLine, tool
+from policy_lang.resolve.rules import Rules
+from policy_lang.resolve.statements import FinalLine, finalization, price
 from policy_lang.resolve.values import Values
 from policy_lang.source import Span
 
 
-class Layer:
+class Layer(Rules):
     """What one file says, in order. Of an imported file only breakers and tools."""
 
     def __init__(self, unit: Unit, values: Values, imported: bool = False) -> None:
+        super().__init__(values)
         self.unit = unit
-        self.values = values
-        self.report: Report = values.report
         self.name: str | None = None
-        self.limits: list[LimitLine] = []
-        self.lost = False
-        """Was there a limit too wrong to mean anything? Then a resource that seems unlimited may be limited."""
         self.final: list[FinalLine] = []
         self.final_span: Span | None = None
-        self.thresholds: list[ThresholdLine] = []
-        self.failures: list[FailureLine] = []
         self.breakers: list[BreakerLine] = []
-        self.tools: list[ToolLine] = []
+        self.tree = TreeRules()
+        self.agents: list[AgentBlock] = []
         self.prices: list[tuple[dict[str, Any], tree.Price]] = []
         self._header()
         for statement in unit.file.statements:
@@ -107,8 +92,7 @@ class Layer:
     def _statement(self, statement: tree.Statement, imported: bool) -> None:
         values = self.values
         if isinstance(statement, tree.Tool):
-            if made := tool(statement, values):
-                self.tools.append(made)
+            self.add(statement)
         elif isinstance(statement, tree.Breaker):
             if switch := breaker(statement, values):
                 self.breakers.append(switch)
@@ -116,43 +100,20 @@ class Layer:
             return
         elif isinstance(statement, tree.Limits):
             for line in statement.lines:
-                if not isinstance(line, tree.Setting):
-                    continue
-                if limit := limit_line(line, values):
-                    self._limit(limit)
-                else:
-                    self.lost = True
+                if isinstance(line, tree.Setting):
+                    self.add(line)
         elif isinstance(statement, tree.Finalization):
             self._finalization(statement)
-        elif isinstance(statement, tree.Threshold):
-            if line_made := threshold(statement, values):
-                self.thresholds.append(line_made)
-        elif isinstance(statement, tree.On):
-            self._on(statement)
+        elif isinstance(statement, tree.Threshold | tree.On):
+            self.add(statement)
         elif isinstance(statement, tree.Prices):
             for row in statement.lines:
                 if isinstance(row, tree.Price) and (rate := price(row, values)):
                     self._price(rate, row)
         elif isinstance(statement, tree.Agents):
-            check_agents(statement, values)
+            self.tree.add(statement, values)
         elif isinstance(statement, tree.Agent):
-            check_agent(statement, values)
-
-    def _limit(self, limit: LimitLine) -> None:
-        first = next((known for known in self.limits if known.key == limit.key), None)
-        if first is None:
-            self.limits.append(limit)
-            return
-        both = {isinstance(first.node, tree.On), isinstance(limit.node, tree.On)} == {True, False}
-        message = f"`{limit.title}` is limited twice"
-        help = (
-            "`on unknown_tool reply N` is this limit in other words: keep one"
-            if both
-            else "keep one; scopes differ by `per`"
-        )
-        self.report.error(
-            "P210", message, limit.resource_span, "again", Label(first.resource_span, "first here"), help=help
-        )
+            add_agent(statement, self.agents, values)
 
     def _finalization(self, block: tree.Finalization) -> None:
         if self.final_span is not None:
@@ -167,16 +128,6 @@ class Layer:
             return
         self.final_span = block.span.head()
         self.final = finalization(block, self.values)
-
-    def _on(self, statement: tree.On) -> None:
-        what = self.values.word(statement.what, ("unknown_tool", "llm_failure"), "event")
-        if what == "unknown_tool":
-            if limit := on_unknown_tool(statement, self.values):
-                self._limit(limit)
-        elif what == "llm_failure":
-            made = failure(statement, self.values)
-            if made and (rule := repeated(made, self.failures, self.report)):
-                self.failures.append(rule)
 
     def _price(self, rate: dict[str, Any], row: tree.Price) -> None:
         first = next((known for data, known in self.prices if data["model"] == rate["model"]), None)

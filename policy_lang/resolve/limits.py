@@ -14,18 +14,9 @@ from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
 from policy_lang.report import Report
-from policy_lang.resolve.reach import Reach
-from policy_lang.resolve.steps import consult_step, finalize_step, nothing_to_choose, unreachable
+from policy_lang.resolve.ladders import ladder
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
-
-DIMENSIONS = {"count": COUNT, "money": MONEY, "duration": DURATION}
-
-_OUT_OF_PLACE = {
-    tree.Retry: ("retry", "a failed model call is retried by `on llm_failure`"),
-    tree.Fallback: ("fallback", "another client is tried by `on llm_failure`"),
-    tree.Reply: ("reply", "calls of unknown tools are answered by `on unknown_tool`"),
-}
 
 
 class LimitLine(NamedTuple):
@@ -53,10 +44,17 @@ class LimitLine(NamedTuple):
 
     @property
     def total(self) -> int | None:
-        """The most that can ever be used: the maximum and its extension."""
-        most = self.data["max"]
-        extra = sum(min(step["by"], most) for step in self.data["then"] if step["do"] == "extend") if most else 0
-        return None if most is None else most + extra
+        """The most that can ever be used: the maximum, its extension, and what people may grant."""
+        most: int | None = self.data["max"]
+        if most is None:
+            return None
+        total = most
+        for step in self.data["then"]:
+            if step["do"] == "extend":
+                total += min(step["by"], most)
+            elif step["do"] == "ask":
+                total += (step["up_to"] or most) * step["times"]
+        return total
 
 
 def origin(span: Span) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def limit_line(line: tree.Setting, values: Values, known: dict[str, Resource] | 
     if resource is None or isinstance(line.resource, tree.Missing):
         _check_names(line, values)
         return None
-    use = Use(f"`{resource.name}`", DIMENSIONS[resource.unit], line.resource.span, unlimited=True)
+    use = Use(f"`{resource.name}`", resource.unit, line.resource.span, unlimited=True)
     value = values.amount(line.value, use)
     options = _Options(line, resource, values)
     steps = ladder(line.steps, resource, line.resource.span, values)
@@ -82,6 +80,7 @@ def limit_line(line: tree.Setting, values: Values, known: dict[str, Resource] | 
         "max": value.value,
         "reserve": options.reserve.value or 0 if options.reserve else 0,
         "atomic": options.atomic,
+        "counting_approvals": options.counting,
         "locked": line.modifier is not None and line.modifier.text == "locked",
         "then": steps,
         "origin": origin(line.span),
@@ -98,10 +97,10 @@ def _resource(word: tree.Word, report: Report) -> Resource | None:
     found = RESOURCES.get(word.text)
     if found:
         return found
-    if word.text in TREE_RESOURCES:
-        report.error(
-            "P106", f"`{word.text}` is limited in `agents`", word.span, "not here", help="write it in an `agents` block"
-        )
+    if word.text in (*TREE_RESOURCES, "share", "carve"):
+        said = "is limited in" if word.text in TREE_RESOURCES else "is a line of"
+        message = f"`{word.text}` {said} `agents`"
+        report.error("P106", message, word.span, "not here", help="write it in an `agents` block")
         return None
     near = nearest(word.text, RESOURCES)
     if near:
@@ -143,6 +142,7 @@ class _Options:
         self.scope: str | None = None
         self.reserve: Amount | None = None
         self.atomic = False
+        self.counting = False
         self.values, self.report = values, values.report
         self.resource = resource
         seen: dict[str, tree.Option] = {}
@@ -169,8 +169,7 @@ class _Options:
         elif isinstance(option, tree.Reserve):
             self._take_reserve(option)
         elif isinstance(option, tree.Counting):
-            self.values.word(option.what, ("approvals",), "word after `counting`")
-            self.report.unsupported(option.span, "`counting approvals`")
+            self._take_counting(option)
         elif self.resource.name != "tool_calls":
             word = option.span.text
             self.report.error(
@@ -178,6 +177,19 @@ class _Options:
             )
         else:
             self.atomic = isinstance(option, tree.Atomic)
+
+    def _take_counting(self, option: tree.Counting) -> None:
+        word = self.values.word(option.what, ("approvals",), "word after `counting`")
+        if self.resource.name == "wall":
+            self.counting = word is not None
+        else:
+            self.report.error(
+                "P209",
+                "`counting approvals` is for `wall` only",
+                option.span,
+                f"no `{self.resource.name}` is used while people are awaited",
+                help="remove it",
+            )
 
     def _take_scope(self, option: tree.Per) -> None:
         possible = self.resource.scopes
@@ -212,7 +224,7 @@ class _Options:
                 "P209", f"`{self.resource.name}` takes no reserve", option.span, "has no meaning here", help=help
             )
             return
-        use = Use("`reserve`", DIMENSIONS[self.resource.unit], None, least=1, zero="leave the reserve out")
+        use = Use("`reserve`", self.resource.unit, None, least=1, zero="leave the reserve out")
         self.reserve = self.values.amount(option.value, use)
 
 
@@ -235,10 +247,11 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
             "every attempt would fail at once",
             help="write the longest time one attempt may take",
         )
+    _check_asking(line, report)
     needs = resource.reservable and most.value is not None and not (options.reserve or _tried_reserve(line))
     if needs and line.finalizes and isinstance(line.node, tree.Setting):
         step = next(s for s in line.node.steps if isinstance(s, tree.Finalize | tree.FinalizeUsing))
-        example = _reserve_for(most.value or 0, DIMENSIONS[resource.unit])
+        example = _reserve_for(most.value or 0, resource.unit)
         report.error(
             "P330",
             f"`finalize` on `{resource.name}` needs a reserve",
@@ -246,6 +259,20 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
             "nothing would be left for the final call",
             Label(most.span, "all of it may be spent before"),
             help=f"keep some back: `{resource.name} {most.text} reserve {example} then finalize`",
+        )
+
+
+def _check_asking(line: LimitLine, report: Report) -> None:
+    """As much as the limit itself is what a person may grant where nothing else is said: of none, nothing."""
+    ask = next((s for s in line.node.steps if isinstance(s, tree.Ask) and s.up_to is None), None)
+    if ask and line.data["max"] == 0:
+        report.error(
+            "P207",
+            f"a person could grant no `{line.data['resource']}` here",
+            ask.span,
+            "as much as the limit itself, which is nothing",
+            Label(line.value.span, "the limit"),
+            help="write how much, as in `ask up to 5`",
         )
 
 
@@ -257,95 +284,3 @@ def _reserve_for(most: int, dimension: str) -> str:
 
 def _tried_reserve(line: LimitLine) -> bool:
     return any(isinstance(option, tree.Reserve) for option in getattr(line.node, "options", ()))
-
-
-# ---- ladders
-
-
-def ladder(steps: tuple[tree.Step, ...], resource: Resource, place: Span, values: Values) -> list[dict[str, Any]]:
-    """The steps of a limit's ladder in the shape of the policy's JSON; wrong ones are left out."""
-    made: list[dict[str, Any]] = []
-    reach = Reach(final_ends=True)
-    extended: tree.Extend | None = None
-    if steps and resource.name == "attempt_wall":
-        values.report.error(
-            "P208",
-            "`attempt_wall` has no ladder",
-            steps[0].span,
-            "an attempt that takes longer has failed with `timeout`",
-            help="`on llm_failure timeout` says what follows",
-        )
-        return made
-    for number, step in enumerate(steps):
-        if barrier := reach.barrier(step):
-            ended, why = barrier
-            unreachable(step, ended, values.report, why)
-            steps = steps[:number]
-            break
-        if isinstance(step, tree.Extend):
-            made += _extend(step, extended, resource, place, values)
-            extended = extended or step
-            continue
-        made += _step(step, resource, values)
-    nothing_to_choose(steps, values.report)
-    return made
-
-
-def _step(step: tree.Step, resource: Resource, values: Values) -> list[dict[str, Any]]:
-    if isinstance(step, tree.Stop):
-        return [{"do": "stop"}]
-    if isinstance(step, tree.Finalize | tree.FinalizeUsing):
-        return [finalize_step(step, values)]
-    if isinstance(step, tree.Ask):
-        values.count(step.up_to, "`up to`", least=1)
-        values.count(step.times, "`times`", least=1)
-        values.report.unsupported(step.span, "`ask`")
-        return []
-    if isinstance(step, tree.Consult):
-        return _consult(step, resource, values.report)
-    word, help = _OUT_OF_PLACE[type(step)]
-    fitting = (
-        "`stop`, `finalize` or `extend`" if resource.name == "wall" else "`stop`, `finalize`, `extend` or `consult`"
-    )
-    values.report.error("P208", f"`{word}` is no step of a limit", step.span, f"expected {fitting}", help=help)
-    return []
-
-
-def _consult(step: tree.Consult, resource: Resource, report: Report) -> list[dict[str, Any]]:
-    if resource.name == "wall":
-        report.error(
-            "P208",
-            "nobody is consulted about `wall`",
-            step.span,
-            "time does not wait for an answer",
-            help="write the step that is to follow: `extend`, `finalize` or `stop`",
-        )
-        return []
-    return consult_step(step)
-
-
-def _extend(
-    step: tree.Extend, first: tree.Extend | None, resource: Resource, place: Span, values: Values
-) -> list[dict[str, Any]]:
-    by = values.amount(step.by, Use("`extend`", DIMENSIONS[resource.unit], least=1, zero="leave the step out"))
-    if not resource.extendable:
-        values.report.error(
-            "P329",
-            f"`{resource.name}` cannot be extended",
-            step.span,
-            "nothing extends it",
-            Label(place, "the strict outer budget of the run"),
-            help="write a larger limit instead",
-        )
-        return []
-    if first is not None:
-        values.report.error(
-            "P210",
-            "a limit is extended once only",
-            step.span,
-            "again",
-            Label(first.span, "first here"),
-            help="write one larger extension",
-        )
-        return []
-    return [{"do": "extend", "by": by.value}] if by else []

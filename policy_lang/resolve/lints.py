@@ -6,32 +6,41 @@ Looks at merged limits and at one file's names. Reports only; the policy is not 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
+from policy_lang.names import listed
 from policy_lang.quantities import text_of
 from policy_lang.report import Report
 from policy_lang.resolve.files import Unit
-from policy_lang.resolve.limits import DIMENSIONS, LimitLine
+from policy_lang.resolve.limits import LimitLine
 from policy_lang.resolve.merge import Merged
 from policy_lang.resolve.names import Definition, Names
+from policy_lang.resolve.statements import ThresholdLine
 from policy_lang.source import Span
 
 
 def check(merged: Merged, broken: bool, report: Report) -> None:
     """All findings about the merged policy. ``broken``: something could not be read, so absence proves nothing."""
+    check_lines(merged.limits, report)
     limits = {line.title: line for line in merged.limits}
-    for line in merged.limits:
+    calls, rounds = limits.get("llm_calls"), limits.get("tool_iterations")
+    if calls and rounds:
+        check_budgets(calls, rounds, merged.final, report)
+    if not broken:
+        unpriced_cost(merged.limits, merged.prices, report)
+        idle_thresholds(merged.thresholds, merged.limits, "`limits`", report)
+
+
+def check_lines(limits: list[LimitLine], report: Report) -> None:
+    """All findings about limits that are each by themselves, a policy's or an agent's."""
+    for line in limits:
         _capped_extension(line, report)
         _reserve(line, report)
-    if calls := limits.get("llm_calls"):
-        _single_call(calls, report)
-        if rounds := limits.get("tool_iterations"):
-            _budgets(calls, rounds, merged, report)
-    if not broken:
-        _unpriced_cost(merged, report)
-        _idle_thresholds(merged, report)
+        if line.title == "llm_calls":
+            _single_call(line, report)
 
 
 # ---- single limits
@@ -47,7 +56,7 @@ def _capped_extension(line: LimitLine, report: Report) -> None:
         if data["do"] == "extend" and most is not None and data["by"] > most:
             step = _steps(line, tree.Extend)[0]
             by = step.by.span  # type: ignore[union-attr]
-            shown = text_of(most, DIMENSIONS[RESOURCES[line.data["resource"]].unit])
+            shown = text_of(most, RESOURCES[line.data["resource"]].unit)
             report.warn(
                 "P305",
                 f"an extension is at most the limit itself: {shown}",
@@ -99,26 +108,34 @@ def _single_call(calls: LimitLine, report: Report) -> None:
 # ---- calls and rounds
 
 
-def _budgets(calls: LimitLine, rounds: LimitLine, merged: Merged, report: Report) -> None:
+def check_budgets(calls: LimitLine, rounds: LimitLine, final: dict[str, Any], report: Report) -> None:
     """Model calls against tool rounds: each round needs a call, and the final answer one more."""
     most, total = calls.data["max"], rounds.total
     if most is None or total is None or not rounds.finalizes:
         return
-    reactive = merged.final["mode"] == "reactive"
+    reactive = final["mode"] == "reactive"
     step = _steps(rounds, tree.Finalize, tree.FinalizeUsing)[0]
-    why = (
-        Label(
-            rounds.value.span, f"up to {total} rounds" + ("" if total == rounds.data["max"] else ", extension included")
-        ),
-    )
-    needed = total + (2 if reactive else 1)
+    why = (Label(rounds.value.span, f"up to {total} rounds{_included(rounds)}"),)
+    needed = needed_calls(total, final)
     if calls.finalizes:
         if most - 1 < total:
             _fewer_rounds(calls, why, most, total, report)
-        if most <= needed and _prefers_calls(merged):
+        if most <= needed and _prefers_calls(final):
             _dead_text(calls, rounds, step, needed + 1, report)
     elif most < needed:
         _never_final(calls, step, why, needed, reactive, report)
+
+
+def needed_calls(rounds: int, final: dict[str, Any]) -> int:
+    """Model calls for so many rounds and a final call after them."""
+    return rounds + (2 if final["mode"] == "reactive" else 1)
+
+
+def _included(rounds: LimitLine) -> str:
+    """What the number of rounds contains beside the limit itself."""
+    words = {"extend": "extension", "ask": "what people may grant"}
+    more = [words[step["do"]] for step in rounds.data["then"] if step["do"] in words]
+    return f", {listed(more, 'and')} included" if more else ""
 
 
 def _fewer_rounds(calls: LimitLine, why: tuple[Label, ...], most: int, total: int, report: Report) -> None:
@@ -169,8 +186,8 @@ def _dead_text(calls: LimitLine, rounds: LimitLine, step: tree.Step, needed: int
     )
 
 
-def _prefers_calls(merged: Merged) -> bool:
-    order = [*merged.final["prefer"], *(name for name in PREFER_ORDER if name not in merged.final["prefer"])]
+def _prefers_calls(final: dict[str, Any]) -> bool:
+    order = [*final["prefer"], *(name for name in PREFER_ORDER if name not in final["prefer"])]
     return order.index("llm_calls") < order.index("tool_iterations")
 
 
@@ -182,9 +199,10 @@ def _number(line: LimitLine, value: int) -> tuple[Edit, ...]:
 # ---- what is missing
 
 
-def _unpriced_cost(merged: Merged, report: Report) -> None:
-    line = next((m for m in merged.limits if m.data["resource"] == "cost" and m.data["max"] is not None), None)
-    if line is not None and not merged.prices:
+def unpriced_cost(limits: list[LimitLine], prices: list[dict[str, Any]], report: Report) -> None:
+    """A limit of `cost` where nothing says what a token costs."""
+    line = next((m for m in limits if m.data["resource"] == "cost" and m.data["max"] is not None), None)
+    if line is not None and not prices:
         report.error(
             "P325",
             "a `cost` limit needs prices",
@@ -194,15 +212,16 @@ def _unpriced_cost(merged: Merged, report: Report) -> None:
         )
 
 
-def _idle_thresholds(merged: Merged, report: Report) -> None:
-    limited = {line.data["resource"] for line in merged.limits if line.data["max"] is not None}
-    for line in merged.thresholds:
+def idle_thresholds(thresholds: list[ThresholdLine], limits: list[LimitLine], where: str, report: Report) -> None:
+    """Percentages of what has no limit. ``where`` it would be limited."""
+    limited = {line.data["resource"] for line in limits if line.data["max"] is not None}
+    for line in thresholds:
         name = line.data["resource"]
         if name in limited:
             continue
-        unlimited = next((m for m in merged.limits if m.data["resource"] == name), None)
+        unlimited = next((m for m in limits if m.data["resource"] == name), None)
         why = (Label(unlimited.value.span, "unlimited here"),) if unlimited else ()
-        help = f"limit it, as in `{name} …` in `limits`, or remove the threshold"
+        help = f"limit it, as in `{name} …` in {where}, or remove the threshold"
         report.error(
             "P310",
             f"`{name}` has no limit, so no percentage of it is ever reached",

@@ -9,15 +9,14 @@ from policy_lang.quantities import duration_text
 from policy_lang.report import Report
 from policy_lang.resolve.failures import FailureLine
 from policy_lang.resolve.limits import LimitLine
-from policy_lang.resolve.merge import Merged
 
 
-def check(merged: Merged, report: Report) -> None:
-    """All findings about the failure ladders of a merged policy."""
-    walls = [line for line in merged.limits if line.data["resource"] == "wall" and line.total is not None]
+def check(failures: list[FailureLine], limits: list[LimitLine], report: Report) -> None:
+    """All findings about failure ladders, a policy's or an agent's, under these limits."""
+    walls = [line for line in limits if line.data["resource"] == "wall" and line.total is not None]
     wall = min(walls, key=lambda line: line.total or 0, default=None)
-    attempts = [line for line in merged.limits if line.data["resource"] == "llm_attempts" and line.total is not None]
-    for rule in merged.failures:
+    attempts = [line for line in limits if line.data["resource"] == "llm_attempts" and line.total is not None]
+    for rule in failures:
         if wall:
             _long_waits(rule, wall, report)
         for limit in attempts:

@@ -11,7 +11,9 @@ from policy_lang.diagnostics import Label
 from policy_lang.globs import covers, overlap
 from policy_lang.report import Report
 from policy_lang.resolve.breakers import BreakerLine
+from policy_lang.resolve.limits import LimitLine
 from policy_lang.resolve.merge import Merged
+from policy_lang.resolve.merge_agents import MergedAgents
 from policy_lang.resolve.tools import ToolLine
 
 _RUNNING = (tree.ToolLimit, tree.Timeout, tree.AskFirst, tree.ToolRetry)
@@ -22,14 +24,13 @@ MOST_PAIRS = 100_000
 """Pairs of rules that are compared. People's policies have far fewer, and no file may make a check take minutes."""
 
 
-def check(merged: Merged, report: Report) -> None:
-    """All findings about the tools and breakers of a merged policy."""
-    _denied_tools(merged.tools, report)
-    _written_twice(merged.tools, report)
-    _idle_allows(merged.tools, report)
-    if not any(line.data["resource"] == "wall" and line.data["max"] is not None for line in merged.limits):
-        for line in merged.tools:
-            _endless_ask(line, report)
+def check(merged: Merged, agents: MergedAgents, report: Report) -> None:
+    """All findings about the tools and breakers of a merged policy, and the tools of its agents."""
+    # What the policy allows may be an exception to what it denies one agent.
+    denied_below = [line for agent in agents.agents for line in agent.tools]
+    _tools(merged.tools, [], denied_below, merged.limits, report)
+    for agent in agents.agents:
+        _tools(agent.tools, merged.tools, [], [*merged.limits, *agent.limits], report)
     for_good = [line for line in merged.breakers if line.data["reset"] is None]
     if len(for_good) * len(merged.breakers) <= MOST_PAIRS:
         for first, second in product(for_good, merged.breakers):
@@ -39,15 +40,27 @@ def check(merged: Merged, report: Report) -> None:
 # ---- tools
 
 
-def _denied_tools(tools: list[ToolLine], report: Report) -> None:
+def _tools(
+    tools: list[ToolLine], around: list[ToolLine], below: list[ToolLine], limits: list[LimitLine], report: Report
+) -> None:
+    """The rules of a policy, or of one agent with those of the policy ``around`` it; ``below`` are its agents'."""
+    _denied_tools(tools, around, report)
+    _written_twice(tools, report)
+    _idle_allows(tools, [*around, *tools, *below], report)
+    if not any(line.data["resource"] == "wall" and line.data["max"] is not None for line in limits):
+        for line in tools:
+            _endless_ask(line, report)
+
+
+def _denied_tools(tools: list[ToolLine], around: list[ToolLine], report: Report) -> None:
     """Clauses about running, where every tool that they are for is denied."""
-    denials = [line for line in tools if line.data["deny"]]
+    denials = [line for line in (*tools, *around) if line.data["deny"]]
     running = [(line, clause) for line in tools for clause in line.node.clauses if isinstance(clause, _RUNNING)]
     first = {id(line): clause for line, clause in reversed(running)}
     if len(denials) * len(first) > MOST_PAIRS:
         return
     allowed: dict[int, list[str]] = {}
-    for line in tools:
+    for line in (*tools, *around):
         if line.data["allow"]:
             allowed.setdefault(line.data["base"], []).append(line.data["glob"])
     for line in tools:
@@ -96,8 +109,9 @@ def _written_twice(tools: list[ToolLine], report: Report) -> None:
                 )
 
 
-def _idle_allows(tools: list[ToolLine], report: Report) -> None:
-    refusing = [line for line in tools if line.data["deny"] or line.data["ask"]]
+def _idle_allows(tools: list[ToolLine], others: list[ToolLine], report: Report) -> None:
+    """Exceptions to none of the rules of ``others``, among which are these themselves."""
+    refusing = [line for line in others if line.data["deny"] or line.data["ask"]]
     allowing = [line for line in tools if line.data["allow"]]
     if len(refusing) * len(allowing) > MOST_PAIRS:
         return

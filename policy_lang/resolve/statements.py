@@ -12,7 +12,8 @@ from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.quantities import COUNT, MAX, MONEY, text_of
 from policy_lang.report import Report
-from policy_lang.resolve.limits import LimitLine, ladder, origin
+from policy_lang.resolve.ladders import ladder
+from policy_lang.resolve.limits import LimitLine, origin
 from policy_lang.resolve.values import Amount, Use, Values
 from policy_lang.source import Span
 
@@ -265,6 +266,7 @@ def on_unknown_tool(line: tree.On, values: Values) -> LimitLine | None:
         "max": value.value,
         "reserve": 0,
         "atomic": False,
+        "counting_approvals": False,
         "locked": False,
         "then": ladder(steps, resource, line.what.span, values),
         "origin": origin(line.span),

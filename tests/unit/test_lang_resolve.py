@@ -54,6 +54,7 @@ def test_the_defaults() -> None:
         "max": 60,
         "reserve": 0,
         "atomic": False,
+        "counting_approvals": False,
         "locked": False,
         "then": [],
         "origin": {"file": "<string>", "line": 3},
