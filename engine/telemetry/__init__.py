@@ -32,13 +32,17 @@ _log = logging.getLogger("policy.telemetry")
 class Telemetry:
     """Reports every run of a driver. Without arguments to the global providers.
 
-    Make one for a whole program and share it between drivers.
+    Make one for a whole program and share it between drivers. Whatever a provider raises is told once, in the logger
+    ``policy.telemetry``. What it takes its time for, though, the event loop waits for: spans are ended and numbers are
+    recorded on it, so their processors must only take them, as ``BatchSpanProcessor`` and
+    ``PeriodicExportingMetricReader`` do.
     """
 
     def __init__(
         self, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
     ) -> None:
         self._instruments: Instruments | None = None
+        self._failed = False
         self.installed = True
         try:
             from opentelemetry import metrics, trace
@@ -48,8 +52,11 @@ class Telemetry:
             return
         from engine.telemetry.metrics import Instruments
 
-        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
-        self._instruments = Instruments(metrics.get_meter(SCOPE, meter_provider=meter_provider))
+        try:
+            self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+            self._instruments = Instruments(metrics.get_meter(SCOPE, meter_provider=meter_provider))
+        except Exception as exc:  # whatever a provider may raise: no run depends on being observed
+            self._told("a provider failed, so nothing is reported", exc)
 
     def of_run(self, compiled: Compiled, spec: RunSpec, host: Host, get: Callable[[str], Message]) -> Listener:
         """The listener for one run. ``get`` is not called."""
@@ -57,4 +64,14 @@ class Telemetry:
             return Quiet()
         from engine.telemetry.observe import Observed
 
-        return Guarded(Observed(self._instruments, self._tracer, compiled, spec, host), _log)
+        try:
+            observed = Observed(self._instruments, self._tracer, compiled, spec, host)
+        except Exception as exc:
+            self._told("a span cannot be started, so this run is not reported", exc)
+            return Quiet()
+        return Guarded(observed, _log)
+
+    def _told(self, what: str, exc: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            _log.warning("%s: %s: %s", what, type(exc).__name__, exc)

@@ -10,12 +10,14 @@ import pytest
 from breaker_rounds import Rounds
 from conformance_cases import Case, differs, reproduces
 from conformance_errors import breaker_of, breakers_of, key, script
-from conformance_steps import Steps
+from conformance_world import asks, model, says
+from otel_here import Here
 
 from engine.core.breakers import CLOSED, BreakerState, Execution, position, record
 from engine.core.canonical import arguments_key
 from engine.core.policy import Breaker, Policy, ToolRule
 from engine.core.state import decode_state, encode_state
+from engine.run.driver import Driver
 
 START_S = 100
 """The time of events that state none, in seconds."""
@@ -131,12 +133,16 @@ def test_a_registered_tool_counts(case: Case) -> None:
 
 
 @reproduces("cb.skip.metric_once")
-def test_a_skip_is_told_once(case: Case) -> None:
-    """Counters are made of decisions: each skipped call is one reply with ``breaker`` as its reason."""
-    run = Rounds(Policy(name="case", breakers=(breaker_of({"max_consecutive_same_args": 1}),)))
-    run.round(("boom", key({}), "failed"))
-    skipped = run.round(("boom", key({}), "ok")).count("breaker")
-    assert skipped == case["expect"]["metric"]["agent.tool.call.circuit_open"]
+async def test_a_skip_is_counted_once(case: Case) -> None:
+    async def boom() -> str:
+        raise RuntimeError("it did not work")
+
+    here = Here()
+    policy = Policy(name="case", breakers=(breaker_of({"max_consecutive_same_args": 1}),))
+    driver = Driver(policy, model(asks("boom"), asks("boom"), says()), [boom], telemetry=here.telemetry)
+    assert (await driver.run("question")).ok
+    for name, wanted in case["expect"]["metric"].items():
+        assert here.counted(name) == wanted
 
 
 @differs("derived.reset.lazy_without_query")
@@ -193,18 +199,15 @@ def test_a_tool_is_a_tool_whatever_it_is_for(case: Case) -> None:
 
 
 @reproduces("derived.unknown.never_trips")
-def test_a_name_nobody_registered_feeds_no_breaker(case: Case) -> None:
-    steps = Steps(Policy(name="case", breakers=breakers_of(case["config"])))
-    unknown = 0
-    for event in script(case):
-        if event["ev"] == "asks":
-            steps.call()
-            decision = steps.replied("ghost", unknown=("ghost",))
-            assert [v.why for v in decision.verdicts] == ["unknown_tool"]  # type: ignore[union-attr]
-            unknown += 1
-    assert steps.used.unknown_tools == unknown == case["expect"]["unknown_metric"]
-    assert bool(steps.state.book.breakers) == case["expect"]["tripped"]
-    assert steps.used.tool_calls == case["expect"]["telemetry"]["tools_total"]
+async def test_a_name_nobody_registered_feeds_no_breaker(case: Case) -> None:
+    here = Here()
+    policy = Policy(name="case", breakers=breakers_of(case["config"]))
+    answers = [asks("ghost") if event["ev"] == "asks" else says() for event in script(case)]
+    result = await Driver(policy, model(*answers), telemetry=here.telemetry).run("question")
+    assert result.ok
+    assert here.counted("agent.tool.call.unknown") == case["expect"]["unknown_metric"]
+    assert here.counted("agent.tool.call.circuit_open") == int(case["expect"]["tripped"])
+    assert len(here.spans("execute_tool")) == case["expect"]["telemetry"]["tools_total"]
 
 
 @reproduces("derived.persist.continue_as_new_fields")

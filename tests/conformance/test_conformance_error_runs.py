@@ -10,6 +10,7 @@ from conformance_cases import Case, differs, reproduces
 from conformance_error_run import ErrorRun, answer_of, assert_as_expected
 from conformance_errors import policy_of_errors
 from conformance_world import FakeModel, RecordingStore, asks, model, says
+from otel_here import Here
 
 from engine.clients import ModelError
 from engine.core import decisions as d
@@ -103,11 +104,14 @@ async def test_the_outcome_names_who_answered_and_counts_who_failed(case: Case) 
 
 @reproduces("rt.execute_tool.unknown", "ll.single.unknown", "rl.unknown_continues", "tw.activity.unknown_flag")
 async def test_an_unknown_tool_is_answered(case: Case) -> None:
-    result = await Driver(FREE, model(asks("ghost"), says())).run("question")
+    here = Here()
+    result = await Driver(FREE, model(asks("ghost"), says()), telemetry=here.telemetry).run("question")
     assert result.ok
     assert "no tool named `ghost`" in result.messages[2].text
     expect = case["expect"]
-    assert result.used.unknown_tools == expect.get("metric", {"": 1}).get("agent.tool.call.unknown", 1)
+    for name, wanted in expect.get("metric", {"agent.tool.call.unknown": 1}).items():
+        assert here.counted(name) == wanted
+    assert result.used.unknown_tools == 1
     assert not expect.get("error")
     assert not expect.get("failed")
 
@@ -125,11 +129,17 @@ async def test_an_unknown_tool_ends_a_run_only_where_the_policy_says_so(case: Ca
 async def test_a_call_of_an_unknown_tool_is_kept_and_nobody_is_asked(case: Case) -> None:
     asked: list[Any] = []
     policy = Policy(name="case", tools=(ToolRule(glob="*", ask=True),))
-    driver = Driver(policy, model(asks("ghost"), says()), approver=lambda request: asked.append(request) or True)
+    here = Here()
+    driver = Driver(
+        policy,
+        model(asks("ghost"), says()),
+        approver=lambda request: asked.append(request) or True,
+        telemetry=here.telemetry,
+    )
     result = await driver.run("question")
     assert [call.name for call in result.messages[1].tool_calls] == ["ghost"]
     assert bool(asked) == case["expect"]["tool_call"]["needs_approval"]
-    assert result.used.unknown_tools == case["expect"]["metrics"]["agent.tool.call.unknown"]
+    assert here.counted("agent.tool.call.unknown") == case["expect"]["metrics"]["agent.tool.call.unknown"]
 
 
 # Model calls.

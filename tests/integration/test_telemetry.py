@@ -19,11 +19,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
+from otel_here import Here
 from run_fakes import FINALIZE, Model, asks, limits, says
 
 from engine.clients.base import ModelError
@@ -32,33 +32,6 @@ from engine.core.policy import Breaker, Detector, FailureRule, Limit, Policy, To
 from engine.run.driver import Driver
 from engine.store import MemoryStore
 from engine.telemetry import Telemetry
-
-
-class Here:
-    """The SDK with everything kept in memory."""
-
-    def __init__(self):
-        self.spans_out = InMemorySpanExporter()
-        self.reader = InMemoryMetricReader()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans_out))
-        self.telemetry = Telemetry(self.tracers, MeterProvider([self.reader]))
-
-    def spans(self, name=""):
-        return [s for s in self.spans_out.get_finished_spans() if s.name.startswith(name)]
-
-    def metric(self, name):
-        """The points of a metric as (attributes, value or sum)."""
-        data = self.reader.get_metrics_data()
-        found = []
-        for resource in data.resource_metrics if data else ():
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    if metric.name == name:
-                        for point in metric.data.data_points:
-                            value = point.value if hasattr(point, "value") else point.sum
-                            found.append((dict(point.attributes), value))
-        return found
 
 
 def run(policy, clients, tools=(), **options):
@@ -286,6 +259,61 @@ def test_a_fault_in_reporting_leaves_the_run_alone(caplog):
 
     assert asyncio.run(main()).ok
     assert caplog.text.count("a listener of runs failed") == 1
+
+
+class Raising:
+    """A provider, and a tracer, that cannot do what is asked of it."""
+
+    def get_tracer(self, *given, **more):
+        raise RuntimeError("no tracer today")
+
+    def start_span(self, *given, **more):
+        raise RuntimeError("no span today")
+
+
+class TracersThatRaise:
+    def get_tracer(self, *given, **more):
+        return Raising()
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (Raising(), "a provider failed, so nothing is reported: RuntimeError: no tracer today"),
+        (TracersThatRaise(), "a span cannot be started, so this run is not reported: RuntimeError: no span today"),
+    ],
+)
+def test_a_provider_that_raises_leaves_the_set_up_and_the_runs_alone(provider, said, caplog):
+    telemetry = Telemetry(provider)
+
+    async def main():
+        driver = Driver(limits(), Model(says("ok"), says("ok")), telemetry=telemetry)
+        return [await driver.run("x"), await driver.run("x")]
+
+    assert all(result.ok for result in asyncio.run(main()))
+    assert [record.message for record in caplog.records] == [said]
+
+
+def test_an_exporter_that_hangs_holds_up_no_run_behind_a_batching_processor():
+    free = threading.Event()
+
+    class Hanging(SpanExporter):
+        def export(self, spans):
+            free.wait(30)
+            return SpanExportResult.SUCCESS
+
+    tracers = TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(BatchSpanProcessor(Hanging(), max_export_batch_size=1, schedule_delay_millis=1))
+    driver = Driver(limits(), Model(then=says("ok")), telemetry=Telemetry(tracers))
+
+    async def main():
+        return [await driver.run("x") for _ in range(20)]
+
+    try:
+        assert all(result.ok for result in asyncio.run(asyncio.wait_for(main(), 10)))
+    finally:
+        free.set()
+        tracers.shutdown()
 
 
 class Collector:
