@@ -20,7 +20,7 @@ from engine.verify.successors import BESIDE, Branch
 State = tuple[int, ...]
 Broke = Callable[[int, State, tuple[Branch, ...]], None]
 
-_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time")
+_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time", "unasked")
 """What the rules tell apart: what comes first decides."""
 
 
@@ -59,6 +59,10 @@ class AtomicRounds:
         for size in range(1, self.max_open + 1):
             for round in itertools.product(self.kinds, repeat=size):
                 after, branches = self._fold(values, round, refused=0)
+                if branches[-1].rule.effect.kind == "suspend":
+                    # ``step`` gives the judging up: that the round would crowd a limit is a field of ``round``.
+                    self.fired.update(b.rule.id for b in branches)
+                    continue
                 if any(self._refuses(b.rule) for b in branches):
                     after, branches = self._fold(values, round, refused=1)
                 self.fired.update(b.rule.id for b in branches)
@@ -77,6 +81,8 @@ class AtomicRounds:
                 branches.append(Branch("tool", fields, rule))
                 if rule.effect.kind != "again":
                     break
+            if rule.effect.kind == "suspend":
+                break
         return values, tuple(branches)
 
     def _react(self, values: State, fields: dict[str, int]) -> tuple[State, Rule]:

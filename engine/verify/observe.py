@@ -13,7 +13,7 @@ from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 
 Observation = tuple[str, dict[str, int]]
 
-_SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "round", "attempt"))
+_SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "handoff", "round", "attempt"))
 """Events that say that the attempt in flight has ended."""
 
 _VERDICT = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time")
@@ -62,6 +62,10 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
         case "again", ("extended" | "resolver_failed") as word:
             kind = "extended" if word == "extended" else "unresolved"
             return [(kind, _about(plans, fields, effect))]
+        case "again", ("all" | "part" | "ungranted") as word:
+            return [_answered(plans, fields, effect.limit, word)]
+        case "suspend", _:
+            return [("questioned", _about(plans, fields, effect))] if event != "tool" else []
         case "again", "consulted":
             return [("consulted", {"limit": effect.limit + 1, "chosen": fields["chosen"]})] if effect.limit >= 0 else []
         case "retry", word:
@@ -88,6 +92,13 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
     return []
 
 
+def _answered(plans: tuple[Plan, ...], fields: Mapping[str, int], limit: int, word: str) -> Observation:
+    if word == "ungranted":
+        return "ungrown", {"limit": limit + 1}
+    amount = fields["amount"] if word == "part" else plans[limit].up_to()
+    return "grown", {"limit": limit + 1, "amount": amount}
+
+
 def _continued(event: str, fields: Mapping[str, int]) -> list[Observation]:
     if event == "start":
         return [("begun", _earlier(fields))]
@@ -112,7 +123,7 @@ def _any_gone(plans: tuple[Plan, ...], fields: Mapping[str, int], *, walls: bool
 
 
 def _about(plans: tuple[Plan, ...], fields: Mapping[str, int], effect: Effect) -> dict[str, int]:
-    if effect.limit < 0 or effect.word not in ("incomplete", "extended", "resolver_failed"):
+    if effect.limit < 0 or effect.word not in ("incomplete", "extended", "ask", "resolver_failed"):
         return {"limit": 0, "gone": 0, "tight": 0}
     left = fields.get(plans[effect.limit].field, ENOUGH)
     return {"limit": effect.limit + 1, "gone": int(left == NOTHING), "tight": int(left <= RESERVE)}

@@ -202,6 +202,10 @@ class _Writer:
 
     def _reaction(self, kind: EventKind, rule: Rule, fields: dict[str, int]) -> Iterator[str]:
         """Count it, let the laws look at it, and hand on the state it leads to."""
+        if kind.name == "tool" and rule.effect.kind == "suspend":
+            # ``step`` gives the judging up: that the round would crowd a limit is a field of ``round``.
+            yield "fired[#] += 1"
+            return
         seen = observe(self.laws.plans, kind.name, fields, rule.effect)
         watched = _Watched(self.laws, seen)
         after = {u.var: _python(u, u.var, fields) for u in rule.updates if not isinstance(u, Count)} | watched.after()

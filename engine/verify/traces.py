@@ -21,12 +21,14 @@ _SAID = {
     "failed": "the attempt counts as failed",
     "fallback": "another client is asked",
     "final": "admitted as the final call",
+    "handoff": "another agent goes on",
     "refuse": "the round is answered, not run",
     "reply": "it is answered, not run",
     "resolve": "ask the host's function",
     "retry": "a further attempt",
     "round": "the round is admitted",
     "run": "wait for the tools",
+    "suspend": "the run is suspended",
     "stop": "cancel what is in flight",
     "wait": "wait",
 }
@@ -68,7 +70,7 @@ def _step(machine: Machine, branch: Branch) -> TraceStep:
     told = []
     for field in kind.fields:
         value = branch.fields[field.name]
-        if field.group == "amounts":
+        if field.group == "amounts" and field.name.endswith("_state"):
             told += [f"{field.name.removesuffix('_state')}: {_AMOUNT[value]}"] if value != ENOUGH else []
         elif value:
             told.append(field.doc if field.values == (0, 1) else f"{value}: {field.doc}")

@@ -16,13 +16,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from engine.core.machine import asking_laws
 from engine.core.machine.expr import FALSE, TRUE, Expr, Field, Not, all_of, any_of
 from engine.core.machine.failure_laws import failure_laws
 from engine.core.machine.failure_plan import breakers_of
 from engine.core.machine.machine import Grant, Refill, Set, Spend
 from engine.core.machine.monitors import Check, Ghost, Laws, On, holds, more, none, seen_as, watch
 from engine.core.machine.plan import RESERVE, Plan, plans_of
-from engine.core.policy import Consult, Extend, Finalize, Policy, Step, Stop
+from engine.core.policy import Ask, Consult, Extend, Finalize, Policy, Step, Stop
 
 __all__ = ["OBSERVATIONS", "Laws", "laws_of", "watch"]
 
@@ -34,6 +35,9 @@ OBSERVATIONS = {
     "retry": "a further attempt is promised; pause: not because the answer was empty",
     "laddered": "a failure's ladder takes a step; ladder, start, step, delivered, ends, falls, promises, its fields",
     "extended": "the ladder of limit is extended; gone: nothing is left of the amount, tight: at most its reserve",
+    "questioned": "a person is asked whether limit may grow, and the run is suspended; gone and tight as above",
+    "grown": "a person has granted amount more of limit",
+    "ungrown": "nobody grants more of limit: its ladder moves on",
     "unresolved": "the host's function gave no text, or chose no step: the ladder of limit moves on",
     "consulted": "the host's function chose a later step of the ladder of limit; chosen: 1 + its place",
     "refused": "a round does not fit limit and is answered instead of run",
@@ -61,6 +65,9 @@ def laws_of(policy: Policy) -> Laws:
     plans = plans_of(policy)
     subjects = tuple(_Subject.of(plan, policy) for plan in plans)
     ghosts, checks = list(_RUN_GHOSTS), list(_RUN_CHECKS)
+    if asking_laws.asks(policy):
+        ghosts.append(asking_laws.ASKING)
+        checks += asking_laws.NOTHING_ADMITTED
     for subject in subjects:
         ghosts += _limit_ghosts(subject, subjects, policy)
         checks += _limit_checks(subject)
@@ -194,11 +201,12 @@ class _Subject:
                 break
             ended = ended or isinstance(step, Stop) or (isinstance(step, Finalize) and step.using is None)
             # Time is extended without a decision, and doubling nothing is no step at all.
-            if not (isinstance(step, Extend) and (limit.resource == "wall" or not limit.max)):
+            untaken = isinstance(step, Extend) and (limit.resource == "wall" or not limit.max)
+            if not untaken and not asking_laws.unreachable(step, limit.max or 0):
                 steps.append(step)
         while steps and isinstance(steps[-1], Stop):
             steps.pop()
-        moves = any(isinstance(s, Extend | Consult) or (isinstance(s, Finalize) and s.using) for s in steps)
+        moves = any(isinstance(s, Extend | Ask | Consult) or (isinstance(s, Finalize) and s.using) for s in steps)
         reactive = policy.finalization.mode == "reactive"
         waits = reactive and limit.resource in ("tool_iterations", "tool_calls")
         return cls(plan, tuple(steps), moves, waits or (limit.resource == "unknown_tools" and limit.max == 0))
@@ -249,6 +257,10 @@ class _Subject:
         maximum = self.plan.limit.max or 0
         return next((min(s.by, maximum) for s in self.steps if isinstance(s, Extend)), 0)
 
+    def asked(self) -> tuple[int, Ask] | None:
+        """Where the ladder asks a person, if it does."""
+        return next(((i, s) for i, s in enumerate(self.steps) if isinstance(s, Ask)), None)
+
     def finalizes(self) -> Expr:
         """The ladder stands at a finalization."""
         places = [i for i, s in enumerate(self.steps) if isinstance(s, Finalize)]
@@ -290,6 +302,7 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
         only = seen_as("unknown", 1) if plan.resource == "unknown_tools" else TRUE
         cases = [On(seen, Spend(subject.left), only) for seen in _SPENT_BY[plan.resource]]
         cases.append(On("extended", Grant(subject.left, subject.grant()), subject.mine))
+        cases.append(On("grown", Grant(subject.left, Field("amount")), subject.mine))
         if plan.resource == "tool_calls":
             cases += [On(seen, Grant(subject.left, 1)) for seen in ("withheld", "unstarted")]
         if plan.limit.scope == "thread":
@@ -303,7 +316,11 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
                 all_of(subject.mine, holds(subject.place, i)),
             )
             for i, step in enumerate(subject.steps)
+            if not isinstance(step, Ask)
         ]
+        if asked := subject.asked():
+            moves += asking_laws.moves(plan, subject.place, asked[0])
+            ghosts += asking_laws.ghosts(plan, asked[1])
         for i in range(len(subject.steps) + 1):
             moves.append(On("consulted", Set(subject.place, i), all_of(subject.mine, seen_as("chosen", i + 1))))
         ghosts.append(Ghost(subject.place, 0, tuple(moves)))
@@ -323,12 +340,14 @@ def _round_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
         before.append(holds("skipped", 0))
     crowded = [On("replied", Set(subject.crowded, 1), subject.mine), On("complete", Set(subject.crowded, 0))]
     if subject.plan.resource == "tool_calls":
-        crowded.append(On("hosted", Set(subject.crowded, 1), none(subject.left)))
+        asked = subject.asked()
+        over = all_of(none(subject.left), Not(holds(subject.place, asked[0]))) if asked else none(subject.left)
+        crowded.append(On("hosted", Set(subject.crowded, 1), over))
     moves = all_of(holds(subject.crowded, 1), any_of(subject.finalizes(), subject.consults()), *before)
     awaited = [On("refused", Set(subject.awaited, 1), subject.mine), On("complete", Set(subject.awaited, 1), moves)]
     # Where more is granted after a finalization that could not be made, nothing waits for one any longer.
     for place, (_, later) in enumerate(itertools.pairwise(subject.steps)):
-        if isinstance(later, Extend):
+        if isinstance(later, Extend | Ask):
             given_up = all_of(subject.mine, holds(subject.place, place))
             awaited.append(On("unresolved", Set(subject.awaited, 0), given_up))
             chosen = all_of(subject.mine, seen_as("chosen", place + 2))
@@ -346,6 +365,8 @@ def _limit_checks(subject: _Subject) -> list[Check]:
     extends = next((i for i, s in enumerate(subject.steps) if isinstance(s, Extend)), None)
     place = FALSE if extends is None else holds(subject.place, extends)
     checks.append(Check("L5", "extended", f"{name} is extended twice, or out of turn", place, subject.mine))
+    if question := subject.asked():
+        checks += asking_laws.checks(plan, question[1], subject.place, question[0], subject.crammed)
     if extends is not None and not plan.limit.atomic:
         words = f"{name} is extended while something is left"
         checks.append(Check("L5", "extended", words, subject.crammed, subject.mine))
@@ -374,7 +395,7 @@ def _attempts_left(subjects: tuple[_Subject, ...]) -> Expr:
     parts = []
     for subject in subjects:
         if subject.plan.resource == "llm_attempts":
-            extends = [holds(subject.place, i) for i, s in enumerate(subject.steps) if isinstance(s, Extend)]
+            extends = [holds(subject.place, i) for i, s in enumerate(subject.steps) if isinstance(s, Extend | Ask)]
             parts.append(any_of(more(subject.left), *extends))
     return all_of(*parts)
 
