@@ -14,7 +14,7 @@ from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import NO_TIME, Book, CallState, Run, State, Used
+from engine.core.state import NO_TIME, Book, CallState, Run, State, Used, remembered
 from engine.core.suspension import question
 from engine.core.switching import in_force, use
 from engine.core.texts import fill
@@ -98,6 +98,8 @@ def admit(
 ) -> Result:
     """Ask the machine until it has decided; each extension it takes makes it look again."""
     v, amounts = s.vars, core.amounts
+    if s.call is not None and call is not s.call:
+        call = structs.replace(call, earlier=remembered(s.call, call.id))
     if amounts.priced and amounts.price(call.model) is None:
         v, rule = core.react.unpriced(v)
         return end(core, s, at, v, rule, notes, error=f"the price table has no model named {call.model}")
@@ -131,7 +133,15 @@ def _call(
     if core.amounts.pools or book.pools is not None:
         bound = core.amounts.largest_output(v, book, call, final)
     admitted = CallState(
-        call.id, call.attempt + 1, call.client, deadline, call.model, call.input_tokens, call.max_output, call.pauses
+        call.id,
+        call.attempt + 1,
+        call.client,
+        deadline,
+        call.model,
+        call.input_tokens,
+        call.max_output,
+        call.pauses,
+        earlier=remembered(call, call.id),
     )
     after = State(v, at, n, admitted, (), book)
     if not final:

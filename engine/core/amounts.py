@@ -11,7 +11,7 @@ from engine.core.machine.machine import Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Consult, Finalize, Policy, Price, Step, Stop
-from engine.core.state import NO_TIME, Book, CallState, Run, Spent
+from engine.core.state import NO_TIME, Book, CallState, Earlier, Run, Spent
 from engine.core.usage import cost, cost_increase, increase, largest, plain
 
 _NO_USAGE = Usage()
@@ -222,7 +222,7 @@ class Amounts:
                 bounds.append((left - cost(price, Usage(size))) * 1_000_000 // price.output)
         return max(1, min(bounds)) if bounds else None
 
-    def charge(self, spent: Spent, call: CallState, reported: Usage) -> tuple[Spent, Usage]:
+    def charge(self, spent: Spent, call: CallState | Earlier, reported: Usage) -> tuple[Spent, Usage]:
         """Charge what a cumulative report of the call's attempt adds; returns what has now been charged for it."""
         before, price = call.charged, self.prices.get(call.model)
         if before is None:

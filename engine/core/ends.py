@@ -172,21 +172,31 @@ def cancelled(core: Core, s: State, e: Cancelled) -> Result:
 
 
 def usage_reported(core: Core, s: State, e: UsageReported) -> Result:
-    """Charge what is new of the current attempt; nothing else changes."""
+    """Charge what is new of an attempt; nothing else changes."""
     if s.vars[PHASE] == Phase.NEW:
         return s, Illegal(illegal_phase(s, "usage_reported"))
     return charge_late(core, s, e), Wait(wake_at(s))
 
 
 def charge_late(core: Core, s: State, e: UsageReported) -> State:
-    """The state with the report charged, if it is about the attempt in hand or the last one."""
-    if s.call is None or (s.call.id, s.call.attempt) != (e.call, e.attempt):
+    """The state with the report charged, if it is about an attempt that is remembered."""
+    call = s.call
+    if call is None:
         return s
-    spent, charged = core.amounts.charge(s.book.spent, s.call, e.usage)
+    if (call.id, call.attempt) == (e.call, e.attempt):
+        spent, charged = core.amounts.charge(s.book.spent, call, e.usage)
+        call = structs.replace(call, charged=charged)
+    else:
+        i = next((i for i, k in enumerate(call.earlier) if (k.call, k.attempt) == (e.call, e.attempt)), -1)
+        if i < 0:
+            return s
+        known = call.earlier[i]
+        spent, charged = core.amounts.charge(s.book.spent, known, e.usage)
+        known = structs.replace(known, charged=charged)
+        call = structs.replace(call, earlier=(*call.earlier[:i], known, *call.earlier[i + 1 :]))
     outcome = s.book.outcome
     if outcome is not None and s.vars[PHASE] == Phase.ENDED:
         outcome = structs.replace(outcome, used=core.used(s.vars, spent))
-    call = structs.replace(s.call, charged=charged)
     book = structs.replace(s.book, spent=spent, outcome=outcome)
     return structs.replace(s, at=max(s.at, e.at), call=call, book=book)
 

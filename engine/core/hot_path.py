@@ -23,7 +23,7 @@ from engine.core.machine.expr import FALSE, Expr, Le, Lit, Or, Var, assume, to_p
 from engine.core.machine.machine import Phase, Rule, Spend, Update
 from engine.core.machine.plan import ENOUGH
 from engine.core.machine.to_python import live, packed, update_line
-from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State
+from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State, remembered
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
     ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time", "unasked"), 0
@@ -78,7 +78,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     complete = live(core.machine.rules["judged"])[-1].origin
     scope |= {"general": general, "facts": core.tools.facts, "NO_TIME": NO_TIME, "prices": core.amounts.prices}
     scope |= {"ATTEMPT_WALL": core.attempt_wall, "STARTED": STARTED, "COMPLETE": Continue(complete)}
-    scope |= {"charge": core.amounts.charge, "replace": structs.replace}
+    scope |= {"charge": core.amounts.charge, "replace": structs.replace, "remembered": remembered}
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -200,7 +200,10 @@ def step(state, event):
         <BOUND>
         n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
-        admitted = CallState(id, 1, client, deadline, event.model, event.input_tokens, event.max_output)
+        admitted = CallState(
+            id, 1, client, deadline, event.model, event.input_tokens, event.max_output,
+            0, None, None, remembered(call, id) if call else (),
+        )
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
@@ -222,7 +225,7 @@ def step(state, event):
             spent, charged = charge(book.spent, call, usage)
             call = CallState(
                 call.id, call.attempt, call.client, call.deadline, call.model,
-                call.input_tokens, call.max_output, call.pauses, charged,
+                call.input_tokens, call.max_output, call.pauses, charged, None, call.earlier,
             )
             <SPENT>
         <ROUND_REFUSED>

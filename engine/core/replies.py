@@ -120,11 +120,13 @@ def charged_for(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallS
 def _late(core: Core, s: State, e: ModelReplied | ModelFailed) -> Result:
     """Not the attempt in hand: the end of what was cancelled, an end that came too late, or a mistake of the host."""
     phase, call = s.vars[PHASE], s.call
-    known = call is not None and call.attempt > 0 and (call.id != e.call or e.attempt <= call.attempt)
-    if phase == Phase.NEW or call is None or not known:
+    if phase == Phase.NEW or call is None:
         return s, Illegal(f"nobody asked for attempt {e.attempt} of call {e.call}")
-    if call.id != e.call and phase not in (Phase.STOPPING, Phase.ENDED):
+    known = any((k.call, k.attempt) == (e.call, e.attempt) for k in call.earlier)
+    if not known and call.id != e.call and phase not in (Phase.STOPPING, Phase.ENDED):
         return s, Illegal(f"call {e.call} is not the one in hand")
+    if not known and call.id == e.call and not 1 <= e.attempt <= call.attempt:
+        return s, Illegal(f"nobody asked for attempt {e.attempt} of call {e.call}")
     if e.usage is not None:
         s = charge_late(core, s, UsageReported(e.at, e.call, e.attempt, e.usage))
     if phase == Phase.STOPPING and call.id == e.call and call.attempt == e.attempt and not s.round:

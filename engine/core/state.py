@@ -94,10 +94,24 @@ class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
     ref: str = ""
 
 
+class Earlier(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An attempt that another has followed, with what has been charged for it."""
+
+    call: str
+    attempt: int
+    model: str = ""
+    charged: Usage | None = None
+
+
+EARLIER_ATTEMPTS: Final = 16
+"""Attempts before the one in hand of which what was charged is remembered."""
+
+
 class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The call in hand, or the last one; ``attempt`` 0 while a host's function is asked before it.
 
-    ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once.
+    ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``earlier`` are
+    the attempts before it, of this call and the one before: what they used may still be told.
     """
 
     id: str
@@ -110,6 +124,17 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     pauses: int = 0
     charged: Usage | None = None
     failure: Failure | None = None
+    earlier: tuple[Earlier, ...] = ()
+
+
+def remembered(call: CallState, following: str) -> tuple[Earlier, ...]:
+    """The attempts that are still known once the next one, of the call named ``following``, has begun."""
+    kept = call.earlier
+    if following != call.id:
+        kept = tuple(known for known in kept if known.call == call.id)
+    if call.attempt:
+        kept = (*kept, Earlier(call.id, call.attempt, call.model, call.charged))
+    return kept[-EARLIER_ATTEMPTS:]
 
 
 # How far a tool call of the current round has come.

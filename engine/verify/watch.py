@@ -19,7 +19,7 @@ from engine.core.machine.laws import Laws, laws_of, watch
 from engine.core.machine.plan import NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Consult, Fallback, Policy, Retry, ToolRule
-from engine.core.state import NO_TIME, Outcome
+from engine.core.state import EARLIER_ATTEMPTS, NO_TIME, Outcome
 from engine.verify.breakers import Breakers
 from engine.verify.failures import LAST, Clients, Failed, Ladders
 from engine.verify.ledger import Attempt, Ledger
@@ -48,7 +48,8 @@ class Watch:
         self._request = e.CallRequested(0, "")
         self._attempt = 0
         self._flying = False
-        self._last = ("", 0)
+        self._known: list[tuple[str, int]] = []
+        self._of = ""
         self._rounds = True
         self._retracts = True
         self._implied = False
@@ -89,7 +90,7 @@ class Watch:
             tool = self._tools.get(event.id)
             return tool is None or (event.attempt not in tool.lost and self._tells_nothing(event))
         if isinstance(event, e.UsageReported | e.ModelReplied | e.ModelFailed):
-            return event.usage is None or (event.call, event.attempt) != self._last
+            return event.usage is None or (event.call, event.attempt) not in self._known
         return False
 
     # -- the run as a whole ---------------------------------------------------------------------
@@ -175,7 +176,8 @@ class Watch:
         if isinstance(decision, d.Call):
             self._call(decision)
         elif isinstance(decision, d.Resolve):
-            self._resolve, self._last = decision, ("", 0)
+            self._resolve = decision
+            self._follows(self._request.call)
 
     def _answered_by_host(self, ids: Iterable[str], decision: d.AnyDecision) -> None:
         ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
@@ -243,8 +245,15 @@ class Watch:
         if kind == "call":
             self.ledger.count("llm_calls")
         self._attempt, self._flying = decision.attempt, True
-        self._last = decision.call, decision.attempt
+        self._follows(decision.call)
+        self._known = [*self._known, (decision.call, decision.attempt)][-1 - EARLIER_ATTEMPTS :]
         self.ledger.attempt(decision.call, decision.attempt, Attempt(self._model()))
+
+    def _follows(self, call: str) -> None:
+        """What earlier attempts used may be told until the call after next; an empty name is one not yet known."""
+        if self._of and call != self._of:
+            self._known = [known for known in self._known if known[0] == self._of]
+        self._of = call
 
     def _model(self) -> str:
         if self.clients.now == self._request.client:
@@ -362,7 +371,8 @@ class Watch:
             if isinstance(decision, d.Call):
                 self._call(decision)
             elif isinstance(decision, d.Resolve):
-                self._resolve, self._last = decision, ("", 0)
+                self._resolve = decision
+                self._follows("")
 
     def _advised(self, event: e.Resolved, decision: d.AnyDecision, failed: Failed) -> None:
         """A consultant was asked about a failure: a later step of that verb, or the next one."""
@@ -384,8 +394,8 @@ class Watch:
 
     def _usage(self, call: str, attempt: int, usage: Usage) -> None:
         known = self.ledger.attempts.get((call, attempt))
-        # The core keeps what was charged for the last attempt alone: reports about earlier ones come too late.
-        if known is not None and (call, attempt) == self._last:
+        # The core keeps what was charged for the last attempts: reports about earlier ones come too late.
+        if known is not None and (call, attempt) in self._known:
             known.report(usage)
 
     # -- rounds ---------------------------------------------------------------------------------

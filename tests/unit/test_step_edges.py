@@ -169,15 +169,6 @@ def test_an_unknown_event_is_illegal_whatever_its_time(at: int) -> None:
     assert after is state
 
 
-def test_usage_of_an_attempt_that_was_given_up_is_what_was_known_of_it_by_then() -> None:
-    known, asked = e.UsageReported(0, "1", 1, Usage(input=5)), e.CallRequested(0, "1")
-    both, state, _ = play(Policy(name="p"), asked, known, asked)
-    late = e.ModelReplied(0, "1", 1, text=True, usage=Usage(input=9))
-    after, decision = both.step(state, late)
-    assert isinstance(decision, d.Wait)
-    assert both.generated.used(after).input_tokens == 5
-
-
 # ---- ends
 
 
