@@ -124,7 +124,10 @@ class Driver:
     # Runs.
 
     async def run(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
-        """One run, from a question (or messages) to its end.
+        """One run, from a question (or messages) to its end, whatever that is: look at ``status``.
+
+        ``thread`` names the conversation that limits per thread count for; one of its runs goes on at a time.
+        ``run_id`` is the run's name in journal and logs, made up if none is given.
 
         Raises:
             RunError: it cannot be made as asked. Nothing has been called.
@@ -135,7 +138,10 @@ class Driver:
     def start(
         self, input: Input, *, thread: str | None = None, run_id: str | None = None, stream: bool = False
     ) -> RunHandle:
-        """Start a run in the background of the running event loop. Raises as ``run`` does."""
+        """Start a run in the background of the running event loop. Raises as ``run`` does.
+
+        ``stream``: keep its events for whoever follows the handle.
+        """
         _needs_loop("start")
         run = run_id or uuid.uuid4().hex
         try:
@@ -198,7 +204,7 @@ class Driver:
         return self._sync().result(lambda: self.start(input, thread=thread, run_id=run_id))
 
     def resume_sync(self, run_id: str) -> RunResult:
-        """``resume`` for programs without an event loop."""
+        """``resume`` for programs without an event loop. Raises as it does."""
         return self._sync().result(lambda: self.resume(run_id))
 
     async def aclose(self) -> None:
@@ -224,7 +230,9 @@ class Driver:
         held = None if record.ended else self._enter(record.top, record.thread)
         try:
             loaded = self.journal.load(run_id)
-            spec = recorded_spec(loaded, self.compiled, self._host)
+            spec = recorded_spec(
+                loaded, self.compiled, self._host, lambda: self._thread_used(record.thread), self._infos
+            )
             recorded = tuple((step.event, step.digest) for step in loaded.steps)
             return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held, cause)
         except BaseException as exc:

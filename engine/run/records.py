@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
 from engine.core.events import RunStarted
+from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled
 from engine.run.effects import RunSpec
 from engine.run.host import Host
 from engine.store import Recorded, RunRecord
 
+Infos = tuple[ClientInfo, ...]
+
 
 class HostRecord(Struct, frozen=True):
     """What a run must find again to go on as it began: wire format and model of each client, and the request's bounds.
 
-    ``primary`` names the client that calls go to first.
+    ``primary`` names the client that calls go to first, ``messages`` the opening ones: a run that was killed before its
+    first event begins from here.
     """
 
     primary: str
     clients: dict[str, tuple[str, str]]
     max_output: int | None = None
     overhead: int | None = None
+    messages: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, host: Host, spec: RunSpec) -> HostRecord:
-        return cls(spec.client, named(host), spec.max_output, spec.overhead)
+        return cls(spec.client, named(host), spec.max_output, spec.overhead, spec.messages)
 
 
 def named(host: Host) -> dict[str, tuple[str, str]]:
@@ -46,8 +53,12 @@ def record_of(spec: RunSpec, policy: str, host: HostRecord) -> RunRecord:
     )
 
 
-def recorded_spec(recorded: Recorded, compiled: Compiled, host: Host) -> RunSpec:
+def recorded_spec(
+    recorded: Recorded, compiled: Compiled, host: Host, thread_used: Callable[[], Used | None], infos: Infos
+) -> RunSpec:
     """The spec of a journaled run, to go on under this policy with these clients.
+
+    ``thread_used`` and ``infos`` are what a run would begin with now: one that has no event yet does.
 
     Raises:
         ValueError: it began under another policy or with other clients; the first difference is named.
@@ -60,9 +71,13 @@ def recorded_spec(recorded: Recorded, compiled: Compiled, host: Host) -> RunSpec
         )
     then = msgspec.json.decode(record.host, type=HostRecord)
     _same_clients(record.run, then.clients, named(host))
-    if not recorded.steps:
-        raise ValueError(f"run {record.run} was killed before its first event: start it anew")
-    began = recorded.steps[0].event
+    if recorded.steps:
+        began = recorded.steps[0].event
+    else:
+        if not then.messages:
+            raise ValueError(f"run {record.run} was killed before its first event: start it anew, with another id")
+        used = thread_used()
+        began = RunStarted(record.started, record.run, thread_used=used, clients=infos, refs=then.messages)
     if not isinstance(began, RunStarted):
         raise ValueError(f"the journal of run {record.run} does not begin with its start")
     return RunSpec(
