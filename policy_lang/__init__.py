@@ -59,7 +59,10 @@ def loads(
     clients: Iterable[str] | None = None,
     **params: Any,
 ) -> Policy:
-    """``load`` for a text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file."""
+    """``load`` for a text, called ``name`` in findings and origins. Without ``root`` it can ask for no other file.
+
+    Raises ``PolicyError`` as ``load`` does.
+    """
     return _policy(*checks(text, name, root=root, params=params, clients=clients))
 
 
@@ -72,6 +75,8 @@ def check(
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
     """Every finding of a policy file, in order, and its policy in JSON shape unless one of them is an error.
 
+    The shape is that of ``engine.core.policy.Policy``: durations in milliseconds, money in micro-dollars. Nothing is
+    raised for a file that is wrong or cannot be read: that is a finding too. ``params`` as ``load`` takes them.
     Without ``clients``, the names of the host's clients, every name of a client is taken for granted.
     """
     from policy_lang.resolve import resolve
@@ -96,7 +101,7 @@ def checks(
     params: Mapping[str, Any] | None = None,
     clients: Iterable[str] | None = None,
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
-    """``check`` for a text. Other files it asks for are sought in ``root``, and refused without one."""
+    """``check`` for a text called ``name``. Other files it asks for are sought in ``root``, and refused without one."""
     from policy_lang.resolve import resolve
     from policy_lang.source import Source, Span, Unreadable, decode
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 
 class Page(NamedTuple):
+    """One page: ``title`` is a few words, ``text`` its paragraphs, laid out."""
+
     title: str
     text: str
 

@@ -44,6 +44,7 @@ class Diagnostic(NamedTuple):
 
     @property
     def is_error(self) -> bool:
+        """Does it keep the policy from being used? A warning does not."""
         return self.severity == ERROR
 
     @property

@@ -80,7 +80,9 @@ class Client(Protocol):
         ...
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """The provider's name of the model; prices are looked up by it."""
+        ...
 
     @property
     def wire(self) -> str:

@@ -108,12 +108,15 @@ class HttpClient:
         raise NotImplementedError
 
     def assembler(self) -> Assembler:
+        """What puts one streamed reply together: a new one for each attempt."""
         raise NotImplementedError
 
     def key_header(self, key: str) -> tuple[str, str]:
+        """Name and value of the header that carries the key."""
         raise NotImplementedError
 
     def fixed_headers(self) -> Mapping[str, str]:
+        """Headers of every request, besides the key's."""
         return {}
 
     def _endpoint(self) -> httpx.URL:
@@ -188,6 +191,7 @@ class HttpClient:
         return httpx.AsyncClient(limits=limits, timeout=self._timeout, verify=verify, trust_env=secure)
 
     async def aclose(self) -> None:
+        """Close the connections; harmless when called twice. The next request opens new ones."""
         http, self._http = self._http, None
         if http is not None and self._loop is asyncio.get_running_loop():
             await http.aclose()
@@ -221,6 +225,7 @@ class HttpClient:
         return [(name.encode(), value.encode()) for name, value in merged.items()]
 
     def redacted(self, text: str) -> str:
+        """The text without the key."""
         # A provider may repeat a key it refuses. One of a few letters is a placeholder, found in any word.
         return text.replace(self._key, "***") if self._key and len(self._key) >= 8 else text
 

@@ -27,14 +27,17 @@ def decode(data: bytes | str) -> Any:
 
 
 def text_of(value: Any) -> str:
+    """The value if it is a text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def dict_of(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -46,6 +49,7 @@ def count_of(value: Any) -> int:
 
 
 def is_count(value: Any) -> bool:
+    """Is it a whole number that is not negative?"""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -55,11 +59,13 @@ def largest(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 
 
 def check_number_of_calls(number: int, most: int) -> None:
+    """Raises ``ModelError`` (``provider``) for a reply with more tool calls than we take."""
     if number > most:
         raise ModelError("provider", f"the reply asks for more than {most:,} tool calls")
 
 
 def has_function_call(calls: tuple[ToolCall, ...]) -> bool:
+    """Is there a call that we are to execute? Others the provider has executed itself."""
     return any(call.kind == "function" for call in calls)
 
 
@@ -85,9 +91,15 @@ class Assembler(Protocol):
         ...
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The visible text that has arrived."""
+        ...
 
     @property
-    def usage(self) -> Usage | None: ...
+    def usage(self) -> Usage | None:
+        """The tokens reported so far; ``None`` if nothing was reported."""
+        ...
 
-    def reply(self, request_id: str) -> Reply: ...
+    def reply(self, request_id: str) -> Reply:
+        """The whole reply, once ``complete``. Raises ``ModelError`` if it makes no sense."""
+        ...

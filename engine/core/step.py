@@ -89,7 +89,7 @@ class Compiled:
         return source(self.machine) + self._hot
 
     def used(self, state: State) -> Used:
-        """Everything the run has used so far."""
+        """Everything the run has used so far: counts, tokens, ``cost`` in micro-dollars."""
         return self.core.used(state.vars, state.book.spent)
 
     def requests(self, state: State) -> tuple[Request, ...]:
@@ -97,12 +97,20 @@ class Compiled:
         return requests(self.core, state) if suspended(state) else ()
 
     def standings(self, state: State, at: int) -> list[LimitHit]:
-        """Every limit with what its scope has used and its maximum as it stands at ``at`` (ms)."""
+        """Every limit with what its scope has used and its maximum as it stands at ``at`` (ms).
+
+        Both in the limit's unit: a count, micro-dollars, or milliseconds.
+        """
         return [self.core.hit(plan, state.vars, state.book, at) for plan in self.core.plans]
 
 
 def compile(policy: Policy, *, reference: bool = False) -> Compiled:
-    """The policy's ``step``, with what it was made from."""
+    """The policy's ``step``, with what it was made from.
+
+    ``step(state, event)`` gives the state after the event and a decision; it is pure and never raises: what cannot
+    happen in a state is answered with ``Illegal``, and the state stays. ``reference``: decide by the machine alone,
+    without the fast way for ordinary turns; the decisions are the same.
+    """
     return Compiled(policy, reference=reference)
 
 

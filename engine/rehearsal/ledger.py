@@ -73,6 +73,7 @@ class Ledger:
             self._bytes -= self._entries.popleft()[1]
 
     def clear(self) -> None:
+        """Forget all entries, and begin to count anew."""
         self._entries.clear()
         self._bytes = 0
         self.total = 0
@@ -92,8 +93,10 @@ class Ledger:
         return Usage(**totals)
 
     def to_json(self) -> bytes:
+        """UTF-8: an object with ``total`` (requests ever), ``usage`` and ``requests`` (the entries kept)."""
         return msgspec.json.encode({"total": self.total, "usage": self.usage, "requests": list(self)})
 
 
 def without_secrets(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with ``***`` in the place of keys and cookies."""
     return {name: "***" if name in _SECRET else value for name, value in headers.items()}

@@ -110,6 +110,7 @@ class ScriptedReply(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def all_calls(self) -> tuple[ScriptedCall, ...]:
+        """The tool calls to ask for: that of the short form ``tool``/``args`` first, then ``calls``."""
         short = (ScriptedCall(self.tool, self.args),) if self.tool is not None else ()
         return short + self.calls
 

@@ -57,6 +57,7 @@ class Rehearsal:
 
     @property
     def port(self) -> int:
+        """The port it listens on. Raises ``RehearsalError`` while it does not run."""
         if self._http is None:
             raise RehearsalError("the rehearsal server is not running")
         return self._http.port
@@ -84,6 +85,7 @@ class Rehearsal:
         self._http = http
 
     async def stop(self) -> None:
+        """Close every connection and let go of the port. Harmless if it does not run."""
         http, self._http = self._http, None
         if http is not None:
             await http.stop()

@@ -194,6 +194,7 @@ class ShownText:
         self._of = ("", 0)
 
     def show(self, event: AnyStreamEvent) -> None:
+        """Take in the next event of the stream."""
         if isinstance(event, TextDelta):
             if (event.call, event.attempt) != self._of:
                 self._begin(event.call, event.attempt)

@@ -149,7 +149,11 @@ class Tool:
 
 
 def tool(function: Callable[..., Any] | None = None, *, name: str | None = None, description: str | None = None) -> Any:
-    """Make a tool of a function, where its own name or docstring will not do: ``@tool(name="search")``."""
+    """Make a tool of a function, where its own name or docstring will not do: ``@tool(name="search")``.
+
+    ``name`` and ``description`` are what the model sees. As a decorator with or without arguments, or called with a
+    function. Raises ``ToolDefinitionError`` for parameters that no JSON schema can be made of.
+    """
     if function is not None:
         return Tool(function, name=name, description=description)
     return lambda f: Tool(f, name=name, description=description)
