@@ -1,7 +1,7 @@
 """``policy fmt``: policy files in one layout, on disk or from the standard input to the standard output.
 
-Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` if one would change; 2 if one cannot be read or
-written.
+Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` if one would change; 2 if one cannot be read
+or written.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.formatting import format_source
 from policy_lang.formatting.files import NotWritten, Stored, load, replace
+from policy_lang.names import listed
 from policy_lang.renderers.snippet import clean
 from policy_lang.source import MAX_BYTES, Unreadable, decode
 
@@ -53,18 +54,17 @@ def _format_files(args: argparse.Namespace) -> int:
     problems: list[str] = []
     files = changed = 0
     for path in _files(named, problems):
-        files += 1
         try:
             changed += _format_file(load(path), args)
+            files += 1
         except (Unreadable, NotWritten) as problem:
             problems.append(str(problem))
     if not files and not problems:
         problems.append(f"no *.policy files in {', '.join(named)}")
-    sys.stdout.flush()
+    if files and not args.diff:
+        print(_tally(files, changed, args.check), flush=True)
     for text in problems:
         print(f"policy fmt: {clean(text)}", file=sys.stderr)
-    if files and not args.diff:
-        print(_tally(files, changed, args.check))
     return USAGE if problems else FINDINGS if args.check and changed else CLEAN
 
 
@@ -159,10 +159,11 @@ def _left(parts: tuple[tuple[int, int], ...]) -> str:
         else:
             merged.append([first, last])
     places = [f"{first}" if first == last else f"{first}-{last}" for first, last in merged[:SHOWN]]
-    more = f" and {len(merged) - SHOWN} other places" if len(merged) > SHOWN else ""
+    if len(merged) > SHOWN:
+        places.append(f"{len(merged) - SHOWN} other places")
     one = len(merged) == 1 and merged[0][0] == merged[0][1]
     noun, verb = ("line", "is") if one else ("lines", "are")
-    return f"{noun} {', '.join(places)}{more} {verb} not understood and left alone; `policy check` says why"
+    return f"{noun} {listed(places, 'and')} {verb} not understood and left alone; `policy check` says why"
 
 
 # ---- differences

@@ -18,7 +18,7 @@ INDENT = 2
 
 
 class Verbatim(NamedTuple):
-    """Whole lines, with the line end of each, that are kept to the byte."""
+    """Whole lines, with the line end of each if it has one, that are kept to the byte."""
 
     text: str
 
@@ -156,6 +156,8 @@ class Page:
         noted: list[tuple[str, str]] = []  # lines below each other that all have a comment at their end
 
         def flush() -> None:
+            if not noted:
+                return
             column = common((width(code) + 2, width(comment)) for code, comment in noted)
             for code, comment in noted:
                 out.append(code + " " * (max(column, width(code) + 2) - width(code)) + comment + end)
@@ -170,8 +172,7 @@ class Page:
                     noted.append((code, comment))
                     continue
                 flush()
-                ended = isinstance(piece, Verbatim) and code.endswith("\n")
-                out.append(code if ended else code + end)
+                out.append(code if isinstance(piece, Verbatim) else code + end)
             if not isinstance(piece, Row):
                 flush()
         flush()

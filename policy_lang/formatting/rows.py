@@ -69,18 +69,18 @@ class Unfit(Exception):
 def row(node: tree.Node, reading: Reading) -> Row:
     """The columns of a statement that is no block. Raises ``Unfit``."""
     tokens = reading.within(node.span.start, node.span.end)
-    steps: tuple[tree.Step, ...] = getattr(node, "steps", ())
-    marks = [_mark(tokens, step.span.start) for step in steps]
-    head, ladder = tokens[: marks[0]] if marks else tokens, [*marks, len(tokens)]
+    marks = _marks(tokens, getattr(node, "steps", ()))
     _refuse_comments(reading, tokens, marks)
-    made = [_step(reading, tokens, start, end) for start, end in pairwise(ladder)]
+    head, bounds = tokens[: marks[0]] if marks else tokens, [*marks, len(tokens)]
+    made = [_step(reading, tokens, start, end) for start, end in pairwise(bounds)]
     return Row(KINDS.get(type(node), "line"), _gap(node), _cells(node, head), made)
 
 
-def _mark(tokens: list[Token], start: int) -> int:
-    """Index of the first token of a step, its ``then`` included."""
-    at = next(at for at, token in enumerate(tokens) if token.start == start)
-    return at - 1 if tokens[at - 1].text == "then" else at
+def _marks(tokens: list[Token], steps: tuple[tree.Step, ...]) -> list[int]:
+    """Index of the first token of each step, its ``then`` included."""
+    starts = {step.span.start for step in steps}
+    found = [at for at, token in enumerate(tokens) if token.start in starts] if steps else []
+    return [at - 1 if tokens[at - 1].text == "then" else at for at in found]
 
 
 def _step(reading: Reading, tokens: list[Token], start: int, end: int) -> Step:
@@ -90,8 +90,9 @@ def _step(reading: Reading, tokens: list[Token], start: int, end: int) -> Step:
 
 def _refuse_comments(reading: Reading, tokens: list[Token], marks: list[int]) -> None:
     """A name that begins with ``then-`` may begin a line too. Who puts a comment there gets it left alone."""
-    for at in range(1, len(tokens)):
-        if at not in marks and "#" in reading.source.text[tokens[at - 1].end : tokens[at].start]:
+    text, first = reading.source.text, set(marks)
+    for at, (before, token) in enumerate(pairwise(tokens), 1):
+        if token.start - before.end > 1 and at not in first and "#" in text[before.end : token.start]:
             raise Unfit
 
 
@@ -146,8 +147,9 @@ def _price(node: tree.Price, tokens: list[Token]) -> list[str]:
 def _split(tokens: list[Token], *starts: int) -> list[str]:
     """The text of the tokens, cut in front of those that begin at ``starts``."""
     cells: list[list[Token]] = [[]]
+    cuts = set(starts)
     for token in tokens:
-        if token.start in starts:
+        if token.start in cuts:
             cells.append([])
         cells[-1].append(token)
     return [joined(cell) for cell in cells]
