@@ -10,9 +10,9 @@ import textwrap
 from typing import Final
 
 from engine.core.machine.plan import plans_of
-from engine.core.policy import Finalize, Origin, Policy, Price, Threshold, ToolRule
+from engine.core.policy import AgentRules, Ask, FailureRule, Finalize, Limit, Origin, Policy, Price, Threshold, ToolRule
 from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_GRACE_MS, DEFAULT_INSTRUCTION, RESOURCES
-from policy_lang import explain_breakers, explain_failures
+from policy_lang import explain_agents, explain_breakers, explain_failures
 from policy_lang.explain_failures import retries
 from policy_lang.explain_limits import attempt_wall, final_step, finalizes, sentence, unlimited
 from policy_lang.explain_words import NOUNS, amount, ended
@@ -35,12 +35,14 @@ Sentence = tuple[str, str]
 def explain(policy: Policy) -> str:
     """The reading of a policy, without a final newline."""
     sections = (
-        ("Limits", _limits(policy)),
+        ("Limits", _limits(policy, policy.limits)),
         ("The final call", _final_call(policy)),
         ("Failed model calls", _failures(policy)),
         ("Thresholds", [_threshold(t) for t in policy.thresholds]),
         ("Breakers", _breakers(policy)),
         ("Tools", [(_tool(rule), _place(rule.origin)) for rule in policy.tools]),
+        ("Agents", explain_agents.tree(policy)),
+        *((f"The agent {quote(rules.name)}", _agent(rules, policy)) for rules in policy.agent),
         ("Prices", [_price(price) for price in policy.prices]),
         ("Where the policy says nothing", _defaults(policy)),
     )
@@ -72,11 +74,11 @@ def _place(origin: Origin | None) -> str:
 # ---- limits and the final call
 
 
-def _limits(policy: Policy) -> list[Sentence]:
-    """In the order they were written."""
+def _limits(policy: Policy, limits: tuple[Limit, ...]) -> list[Sentence]:
+    """Some of the limits of a policy, in the order they were written."""
     plans = {plan.limit.id: plan for plan in plans_of(policy)}
     told = []
-    for limit in policy.limits:
+    for limit in limits:
         if limit.max is None:
             text = unlimited(limit)
         elif limit.resource == "attempt_wall":
@@ -91,9 +93,10 @@ def _final_call(policy: Policy) -> list[Sentence]:
     final, place = policy.finalization, _place(policy.finalization.origin)
     told: list[Sentence] = []
     reasons = _final_reasons(policy)
-    if reasons:
+    agents = [policy.of_agent(rules.name) for rules in policy.agent]
+    if reasons or any(_final_reasons(agent) for agent in agents):
         told.append((_ONCE, _DEFAULT))
-    if any(_asks_default(policy)):
+    if any(any(_asks_default(one)) for one in (policy, *agents)):
         told.append((f"The default instruction is {quote(DEFAULT_INSTRUCTION)}", _DEFAULT))
     if set(policy.resolvers()) - policy.consultants():
         told.append(("A function of the host that returns an empty text stands for the default text.", _DEFAULT))
@@ -142,12 +145,29 @@ def _refusal(policy: Policy) -> str:
 
 
 def _failures(policy: Policy) -> list[Sentence]:
-    told = [(explain_failures.sentence(rule, policy), _place(rule.origin)) for rule in policy.failures]
+    told = _failure_rules(policy, policy.failures)
     return told + [(text, _DEFAULT) for text in explain_failures.general(policy)]
+
+
+def _failure_rules(policy: Policy, rules: tuple[FailureRule, ...]) -> list[Sentence]:
+    return [(explain_failures.sentence(rule, policy), _place(rule.origin)) for rule in rules]
 
 
 def _breakers(policy: Policy) -> list[Sentence]:
     return [(explain_breakers.sentence(breaker, policy), _place(breaker.origin)) for breaker in policy.breakers]
+
+
+# ---- agents
+
+
+def _agent(rules: AgentRules, policy: Policy) -> list[Sentence]:
+    """What holds for one agent beside the rules of the policy."""
+    child = policy.of_agent(rules.name)
+    limits = zip(_limits(child, rules.limits), rules.limits, strict=True)
+    told = [(text + explain_agents.replacing(limit, policy), place) for (text, place), limit in limits]
+    told += _failure_rules(child, rules.failures)
+    told += [_threshold(threshold) for threshold in rules.thresholds]
+    return told + [(_tool(rule), _place(rule.origin)) for rule in rules.tools]
 
 
 # ---- thresholds, tools, prices
@@ -202,6 +222,13 @@ def _price(price: Price) -> Sentence:
 # ---- defaults
 
 
+def _asks(policy: Policy) -> bool:
+    """May a run under this policy, or one of its agents, wait for people?"""
+    limits = [*policy.limits, *(limit for rules in policy.agent for limit in rules.limits)]
+    tools = [*policy.tools, *(rule for rules in policy.agent for rule in rules.tools)]
+    return any(rule.ask for rule in tools) or any(isinstance(step, Ask) for limit in limits for step in limit.then)
+
+
 def _defaults(policy: Policy) -> list[Sentence]:
     limited = {limit.resource for limit in policy.limits}
     free = [f"`{name}`" for name in RESOURCES if name not in limited and name != "attempt_wall"]
@@ -218,6 +245,11 @@ def _defaults(policy: Policy) -> list[Sentence]:
         told.append("A call of a tool that nobody registered is answered with a refusal, however often.")
     if any(limit.resource == "cost" and limit.max is not None for limit in policy.limits):
         told.append("A model without a price ends the run as failed (`price_unknown`).")
+    walls = [limit for limit in policy.limits if limit.resource == "wall" and limit.max is not None]
+    if _asks(policy) and any(not limit.counting_approvals for limit in walls):
+        told.append("The clock of `wall` stands still while only people are awaited.")
+    if trees := explain_agents.by_default(policy):
+        told.append(trees)
     told.append(
         f"What is in flight when a run must end is cancelled, and has {amount('wall', DEFAULT_GRACE_MS)} to end."
     )

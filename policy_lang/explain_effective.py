@@ -23,7 +23,7 @@ from engine.core.ladders import (
     Step,
     Stop,
 )
-from engine.core.policy import Breaker, Detector, FailureRule, Limit, Policy, Threshold, ToolRule
+from engine.core.policy import AgentRules, Agents, Breaker, Detector, FailureRule, Limit, Policy, Threshold, ToolRule
 from engine.core.vocabulary import RESOURCES
 from policy_lang import tree
 from policy_lang.explain_words import amount
@@ -43,12 +43,14 @@ def effective(policy: Policy, final_lines: Mapping[str, Origin] | None = None) -
     """The policy as text. ``final_lines`` says where each line of ``finalization`` stands, by its first word."""
     head = [f"policy {quote(policy.name)} lang {policy.lang}"]
     blocks = [
-        _block("limits", [(_limit(limit), _place(limit.origin)) for limit in policy.limits]),
+        _block("limits", _limits(policy)),
         _block("finalization", _finalization(policy, final_lines or {})),
         _aligned([(_threshold(t), _place(t.origin)) for t in policy.thresholds], indent=""),
         _aligned([(_failure(rule), _place(rule.origin)) for rule in policy.failures], indent=""),
         *(_breaker(breaker) for breaker in policy.breakers),
         _tools(policy.tools),
+        _block("agents", _tree(policy.agents)),
+        *(_agent(rules, policy) for rules in policy.agent),
         _block("prices", _prices(policy)),
     ]
     return "\n\n".join("\n".join(lines) for lines in (head, *blocks) if lines)
@@ -84,8 +86,16 @@ def _aligned(lines: list[Line], indent: str = "  ") -> list[str]:
 # ---- the statements
 
 
-def _limit(limit: Limit) -> str:
-    words = ["locked"] if limit.locked else []
+def _limits(policy: Policy) -> list[Line]:
+    """A base's block of an agent may go beyond a limit that was locked later; one file cannot say both."""
+    blocks = [limit for rules in policy.agent for limit in rules.limits]
+    kept = [limit.locked and not any(_loosens(own, limit) for own in blocks) for limit in policy.limits]
+    lines = zip(policy.limits, kept, strict=True)
+    return [(_limit(limit, "locked" if locked else ""), _place(limit.origin)) for limit, locked in lines]
+
+
+def _limit(limit: Limit, modifier: str = "") -> str:
+    words = [modifier] if modifier else []
     words += [limit.resource, _quantity(limit.resource, limit.max)]
     if limit.scope and limit.scope != RESOURCES[limit.resource].scope:
         words.append(f"per {limit.scope}")
@@ -120,6 +130,55 @@ def _step(resource: str, step: Step) -> str:
 
 def _final(text: str | None, using: str | None) -> str:
     return f"finalize using {using}" if using else f"finalize {quote(text)}" if text else "finalize"
+
+
+# ---- agents
+
+
+def _tree(agents: Agents | None) -> list[Line]:
+    if agents is None:
+        return []
+    lines = []
+    for limit in agents.limits:
+        most = "unlimited" if limit.max is None else str(limit.max)
+        lines.append((f"{'locked ' if limit.locked else ''}{limit.resource} {most}", _place(limit.origin)))
+    for word, names in (("share", agents.share), ("carve", agents.carve)):
+        lines += [(f"{word} {', '.join(names)}", _place(agents.origin))] if names else []
+    return lines
+
+
+def _agent(rules: AgentRules, policy: Policy) -> list[str]:
+    lines = [(_limit(limit, _modifier(limit, policy)), _place(limit.origin)) for limit in rules.limits]
+    lines += [(_threshold(t), _place(t.origin)) for t in rules.thresholds]
+    lines += [(_failure(rule), _place(rule.origin)) for rule in rules.failures]
+    lines += [(_tool(rule), _place(rule.origin)) for rule in rules.tools]
+    return _block(f"agent {quote(rules.name)}", lines)
+
+
+def _modifier(limit: Limit, policy: Policy) -> str:
+    loosens = any(_loosens(limit, other) for other in policy.limits)
+    return "override" if loosens else "locked" if limit.locked else ""
+
+
+def _loosens(limit: Limit, other: Limit) -> bool:
+    """Does a limit of an agent take the place of the policy's, and allow more?"""
+    if limit.id != other.id or other.scope not in ("run", None):
+        return False
+    uncounted = other.counting_approvals and not limit.counting_approvals
+    pairs = ((limit.max, other.max), (_most(limit), _most(other)))
+    return uncounted or any(b is not None and (a is None or a > b) for a, b in pairs)
+
+
+def _most(limit: Limit) -> int | None:
+    """The most that can ever be used of it."""
+    if limit.max is None:
+        return None
+    extensions = [min(step.by, limit.max) for step in limit.then if isinstance(step, Extend)]
+    grants = [(step.up_to or limit.max) * step.times for step in limit.then if isinstance(step, Ask)]
+    return limit.max + sum(extensions) + sum(grants)
+
+
+# ---- the final call, thresholds
 
 
 def _finalization(policy: Policy, places: Mapping[str, Origin]) -> list[Line]:

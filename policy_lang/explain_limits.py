@@ -69,6 +69,8 @@ class _Telling:
         head = f"{SUBJECTS[limit.scope or 'run']} {at_most(self.resource, plan.maximum)}"
         if self.resource == "wall" and plan.maximum != limit.max:
             head += f", its extension of {amount('wall', plan.maximum - (limit.max or 0))} included"
+        if limit.counting_approvals:
+            head += ", time in which only people are awaited included"
         if limit.atomic:
             head += ", and none of a round that does not fit as a whole"
         return ended(f"{head}{self._tail(0)}{self._idle_reserve()}")

@@ -86,6 +86,8 @@ Where the policy says nothing
   - A model call that fails ends the run as failed (`llm_failure`). [default]
   - A call of a tool that nobody registered is answered with a refusal, however often. [default]
   - A model without a price ends the run as failed (`price_unknown`). [default]
+  - Where agents are delegated to, there are at most 3 levels of agents below a run, and at most 8 agents of
+    one parent run at the same time. [default]
   - What is in flight when a run must end is cancelled, and has 5s to end. [default]"""
 
 NOTHING = """The policy "free"
@@ -97,6 +99,8 @@ Where the policy says nothing
   - A model call that fails ends the run as failed (`llm_failure`). [default]
   - An answer without visible text fails the run (`empty_answer`). [default]
   - A call of a tool that nobody registered is answered with a refusal, however often. [default]
+  - Where agents are delegated to, there are at most 3 levels of agents below a run, and at most 8 agents of
+    one parent run at the same time. [default]
   - What is in flight when a run must end is cancelled, and has 5s to end. [default]"""
 
 

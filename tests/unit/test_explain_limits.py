@@ -61,6 +61,39 @@ def told(line: str, rest: str = "") -> str:
             "A run sends at most 4 requests to models, retries included, extended once by 4 (capped: 9 is more than the "
             f"limit itself) when that is not enough; when it needs another, {ENDS}.",
         ),
+        (
+            "tool_iterations 5 then ask",
+            "A run has at most 5 rounds of tool calls; when that is not enough, the run waits for a person, who may grant "
+            f"up to 5 more; without a grant, a further round is not run, and {ENDS}.",
+        ),
+        (
+            "tool_iterations 1 then extend 1 once then ask up to 4 times 3 then finalize",
+            "A run has at most 1 round of tool calls, extended once by 1 when that is not enough; when that is not "
+            "enough, the run waits for a person, who may grant up to 4 more each time, 3 times at most; without a grant, "
+            f"after the last of them, the next model call is the final one, {DEFAULT}.",
+        ),
+        (
+            "tool_iterations 0 then ask up to 2",
+            "A run has no rounds of tool calls; when that is not enough, the run waits for a person, who may grant up to "
+            f"2 more; without a grant, a further round is not run, and {ENDS}.",
+        ),
+        (
+            "tool_iterations 5 then consult boss then ask up to 2 then finalize",
+            "A run has at most 5 rounds of tool calls; when they are used up, the host's function `boss` chooses between "
+            f"asking a person for up to 2 more, a final call {DEFAULT} and ending the run as incomplete once more is "
+            "needed (the first, if it fails or chooses none).",
+        ),
+        (
+            "cost $2 then ask up to $0.50 times 2",
+            "A run (sub-agents included) costs at most $2; when that is not enough, the run waits for a person, who may "
+            f"grant up to $0.50 more each time, twice at most; without a grant, when too little is left for another "
+            f"call, {ENDS}.",
+        ),
+        (
+            "wall 5m counting approvals",
+            "A run (sub-agents included) lasts at most 5m, time in which only people are awaited included; when the time "
+            f"is up, whatever is in flight is cancelled, and {ENDS}.",
+        ),
         ("tool_iterations 0", f"A run has no rounds of tool calls; a round is not run, and {ENDS}."),
         ("tool_iterations 5", f"A run has at most 5 rounds of tool calls; a further round is not run, and {ENDS}."),
         (
