@@ -9,7 +9,7 @@ import msgspec
 
 from engine.core import decisions as d
 from engine.core import events as e
-from engine.core.state import Outcome
+from engine.core.state import LimitHit, Outcome
 
 _NAMED = 3
 """How many tools are named before the rest is counted."""
@@ -40,6 +40,14 @@ def event_words(event: e.AnyEvent) -> str:
             return f"about more {id} a person is asked: {answer}"
         case e.UsageReported(call=call, usage=usage):
             return f"call {call} has used {usage.input} input and {usage.output} output tokens so far"
+        case e.PoolsSeen():
+            return "the tree of agents is looked at"
+        case e.SpawnRequested(child=child, agent=agent):
+            return f"child {child} of agent {agent} is asked for"
+        case e.WakeRequested(child=child, agent=agent):
+            return f"child {child} of agent {agent} is asked for again"
+        case e.ChildEnded(child=child, status=status):
+            return f"child {child} ends: {status}"
         case e.Tick():
             return "time passes"
         case e.Cancelled(cause=cause):
@@ -67,6 +75,12 @@ def decision_words(decision: d.AnyDecision, at: int) -> str:
             return f"refuse tool call {id} ({why})"
         case d.Suspend(requests=requests):
             return f"suspend: {_some([_request(request) for request in requests])}"
+        case d.Spawn(child=child, agent=agent):
+            return f"run child {child} of agent {agent}"
+        case d.Queue(child=child):
+            return f"let child {child} wait for a slot"
+        case d.Refuse(child=child, refusal=refusal):
+            return f"refuse child {child}: {refusal.limit.resource}{_standing(refusal.limit)}"
         case d.Resolve(name=name):
             return f"ask the host's function {name}"
         case d.Stop(cancel_call=call, cancel=tools):
@@ -160,6 +174,8 @@ def _outcome(outcome: Outcome) -> str:
         words += f", {outcome.reason}"
     if outcome.error:
         words += f" ({outcome.error})"
-    if outcome.limit is not None:
-        words += f" ({outcome.limit.used} of {outcome.limit.maximum} used)"
-    return words
+    return words if outcome.limit is None else words + _standing(outcome.limit)
+
+
+def _standing(hit: LimitHit) -> str:
+    return f" ({hit.used} of {hit.maximum} used)"
