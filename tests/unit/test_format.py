@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def test_a_whole_file(name: str) -> None:
     after = (CASES / f"{name}.out").read_text(encoding="utf-8")
     assert formatted(before) == after
     assert formatted(after) == after
+
+
+def test_the_example_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+    (before,) = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (after,) = re.findall(r"^```policy\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert formatted(before) == after
 
 
 def body(*lines: str) -> str:
