@@ -23,6 +23,8 @@ class Started(Protocol):
     outcome: str
     result: str
     took: int
+    watched: bool
+    """Do breakers look at it? They do not at delegations."""
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Breakers:
     def _of(self, call: Started, apply: str = "") -> list[tuple[int, ReferenceBreaker]]:
         found = []
         for i, rule in enumerate(self.rules):
-            if fnmatchcase(call.name, rule.glob) and apply in ("", rule.apply):
+            if call.watched and fnmatchcase(call.name, rule.glob) and apply in ("", rule.apply):
                 key = (i, call.name, call.args if rule.per_args else "")
                 found.append((i, self.known.setdefault(key, ReferenceBreaker(rule))))
         return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from engine.core.machine.laws import Laws
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
-from engine.core.policy import Consult, Extend, Finalize, Policy, Stop
+from engine.core.policy import Ask, Consult, Extend, Finalize, Policy, Stop
 from engine.core.state import NO_TIME, Used
 from engine.core.usage import cost
 
@@ -42,11 +42,37 @@ class Ledger:
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
     extended: set[int] = field(default_factory=set)
+    granted: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
+    stood: int = 0
 
     def extend(self, plan: Plan) -> None:
         """The extension of a limit was taken."""
         self.extended.add(plan.index)
         self.places[plan.index] = self.places.get(plan.index, 0) + 1
+
+    def most(self, plan: Plan) -> int:
+        """What a person may grant at once."""
+        return next((s.up_to or plan.limit.max or 0 for s in plan.limit.then if isinstance(s, Ask)), 0)
+
+    def grow(self, plan: Plan, amount: int) -> None:
+        """A person has granted more; with the last time the ladder asks, it moves on."""
+        self.granted[plan.index] = self.granted.get(plan.index, 0) + amount
+        self.asked[plan.index] = self.asked.get(plan.index, 0) + 1
+        if self.asked[plan.index] >= next(s.times for s in plan.limit.then if isinstance(s, Ask)):
+            self.move_on(plan)
+
+    def move_on(self, plan: Plan) -> None:
+        """The step could not be taken, or nobody has granted it."""
+        self.places[plan.index] = self.places.get(plan.index, 0) + 1
+
+    def stand(self, ms: int) -> None:
+        """Only people were awaited for so long: what counts time has stood still, unless it counts such time too."""
+        self.started += ms
+        self.stood += ms
+
+    def _began(self, plan: Plan) -> int:
+        return self.started - self.stood if plan.limit.counting_approvals else self.started
 
     def choose(self, plan: Plan, verb: str) -> int:
         """A consultant chose the first later step of that verb; returns its place, or -1 if there is none."""
@@ -90,13 +116,13 @@ class Ledger:
         """What is left of an amount at a moment."""
         used, before = self.used(), self.earlier if plan.limit.scope == "thread" else Used()
         spent = {
-            "wall": max(0, at - self.started),
+            "wall": max(0, at - self._began(plan)),
             "tokens": used.tokens + before.tokens,
             "input_tokens": used.input_tokens + before.input_tokens,
             "output_tokens": used.output_tokens + before.output_tokens,
             "cost": used.cost + before.cost,
         }[plan.resource]
-        return self._maximum(plan) - spent
+        return self.maximum(plan) - spent
 
     def state(self, plan: Plan, at: int, model: str, size: int) -> int:
         """What is left of an amount for a request of ``size`` tokens of input and one of output."""
@@ -113,7 +139,7 @@ class Ledger:
         """The moment by which the run must be over; less what is kept for the final call unless it is that one."""
         walls = [plan for plan in self.laws.plans if plan.resource == "wall"]
         kept = {plan.index: 0 if final else self._kept(plan) for plan in walls}
-        return min((self.started + self._maximum(plan) - kept[plan.index] for plan in walls), default=NO_TIME)
+        return min((self._began(plan) + self.maximum(plan) - kept[plan.index] for plan in walls), default=NO_TIME)
 
     def _kept(self, plan: Plan) -> int:
         """The reserve, while a finalization is still ahead in the ladder."""
@@ -131,18 +157,25 @@ class Ledger:
             return max(1, size)
         return max(1, cost(price, Usage(input=size, output=1))) if resource == "cost" and price else 1
 
-    def _maximum(self, plan: Plan) -> int:
+    def maximum(self, plan: Plan) -> int:
+        """The maximum of a limit as it stands."""
         maximum = plan.limit.max or 0
         # Time is extended without a decision; of anything else the extension counts once its step is taken.
         counts = plan.resource == "wall" or plan.index in self.extended
-        return maximum + sum(min(s.by, maximum) for s in plan.limit.then if counts and isinstance(s, Extend))
+        extended = sum(min(s.by, maximum) for s in plan.limit.then if counts and isinstance(s, Extend))
+        return maximum + extended + self.granted.get(plan.index, 0)
 
     def _steps(self, plan: Plan) -> list[object]:
         """The ladder as its places are counted."""
         stops = [i for i, s in enumerate(plan.limit.then) if isinstance(s, Stop)]
         steps = plan.limit.then[: stops[0]] if stops else plan.limit.then
         untaken = plan.resource == "wall" or not plan.limit.max
-        return [s for s in steps if not (untaken and isinstance(s, Extend))]
+        never = not plan.limit.max
+        return [
+            s
+            for s in steps
+            if not (untaken and isinstance(s, Extend)) and not (never and isinstance(s, Ask) and s.up_to is None)
+        ]
 
 
 _COUNTED = ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools")

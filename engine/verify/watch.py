@@ -8,7 +8,7 @@ and every decision names the rule behind it (L15).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from msgspec import structs
@@ -57,6 +57,8 @@ class Watch:
         self._resolve: d.Resolve | None = None
         self._grants: list[int] = []
         self._tools: dict[str, _Tool] = {}
+        self._question: _Question | None = None
+        self._paused: int | None = None
 
     def see(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """One more step of the run."""
@@ -64,7 +66,12 @@ class Watch:
             return
         if not self._ignored(event, decision):
             self._at = max(self._at, event.at)
+            if self._paused is not None:
+                self.ledger.stand(self._at - self._paused)
+                self._paused = self._at
         self._named(decision)
+        if self._question is None:
+            self._unasked(decision)
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
             self._started(event, decision)
@@ -78,12 +85,31 @@ class Watch:
             self._tool_requested(event, decision)
         elif isinstance(event, e.ToolEnded):
             self._tool_ended(event, decision)
+        elif isinstance(event, e.ExtensionAnswered) or (isinstance(event, e.Tick) and self._question is not None):
+            self._answered(event, decision)
         elif isinstance(event, e.ApprovalGiven | e.Tick):
             self._approval(event, decision)
         self._finish(decision)
+        if not self._only_people():
+            self._paused = None
+        elif self._paused is None:
+            self._paused = self._at
+
+    def _only_people(self) -> bool:
+        """Is nothing in flight, and are only people awaited?"""
+        if self._stopping or self.outcome is not None:
+            return False
+        waiting = [tool for tool in self._tools.values() if not tool.results]
+        awaited = bool(waiting) and not self._implied and all(tool.pending or tool.away for tool in waiting)
+        return self._question is not None or awaited
 
     def _ignored(self, event: e.AnyEvent, decision: d.AnyDecision) -> bool:
         """A report that came too late moves nothing, not even the clock."""
+        if isinstance(event, e.ToolRequested) and isinstance(decision, d.Reply):
+            tool = self._tools.get(event.id)
+            return tool is not None and tool.results > 0
+        if isinstance(event, e.RunStarted):
+            return self._begun
         if not isinstance(decision, d.Wait):
             return False
         if isinstance(event, e.ToolEnded):
@@ -131,7 +157,7 @@ class Watch:
         """What was to run but never began may be closed with the end; what was in flight must be cancelled before."""
         for reply in replies:
             tool = self._tools.get(reply.id)
-            if tool is not None and tool.runs and (not tool.attempt or reply.why == "timed_out"):
+            if tool is not None and tool.runs and (not tool.attempt or tool.away or reply.why == "timed_out"):
                 tool.runs = False
                 self._observe("tool_ended", {})
 
@@ -172,12 +198,64 @@ class Watch:
                 self._advised(event, decision, failed)
                 return
             self._resolved(event, decision)
+        self._called(decision)
+
+    def _called(self, decision: d.AnyDecision) -> None:
+        """What is decided about a call that is asked for, or an attempt of one."""
         self._grant_all()
         if isinstance(decision, d.Call):
             self._call(decision)
         elif isinstance(decision, d.Resolve):
             self._resolve = decision
             self._follows(self._request.call)
+        elif isinstance(decision, d.Suspend):
+            self._questioned(decision, reply=False)
+            self._follows("" if self._falls else self._request.call)
+
+    # -- people who are asked about a limit -----------------------------------------------------
+
+    def _questioned(self, decision: d.Suspend, *, reply: bool) -> None:
+        self._grant_all()
+        (request,) = decision.requests
+        index = next(p.index for p in self.laws.plans if p.limit.id == request.id)
+        self._question = _Question(index, request.until, reply)
+        if request.up_to != self.ledger.most(self.laws.plans[index]):
+            self._break(f"L1: a person is asked for up to {request.up_to} more {request.id}")
+        if reply and self.laws.plans[index].resource == "tool_iterations":
+            self._grant("tool_iterations")
+        self._observe("questioned", self._about(index))
+
+    def _unasked(self, decision: d.AnyDecision) -> None:
+        """In the midst of a round nobody can be asked: the ladder moves on, as a note says."""
+        for note in decision.notes:
+            if note.kind == "withheld":
+                self._moved_on(self._plan(note.resource, note.because))
+
+    def _moved_on(self, index: int) -> None:
+        self._observe("ungrown", {"limit": index + 1})
+        self.ledger.move_on(self.laws.plans[index])
+
+    def _answered(self, event: e.ExtensionAnswered | e.Tick, decision: d.AnyDecision) -> None:
+        """What a person says about a limit, and what is decided about all that has waited for it."""
+        question = self._question
+        if question is None or not any(n.kind in ("granted", "withheld") for n in decision.notes):
+            return
+        self._question, plan = None, self.laws.plans[question.index]
+        granted = isinstance(event, e.ExtensionAnswered) and event.answer == "granted" and self._at < question.until
+        if granted and isinstance(event, e.ExtensionAnswered):
+            most = self.ledger.most(plan)
+            amount = min(event.amount or most, most)
+            self._observe("grown", {"limit": plan.index + 1, "amount": amount})
+            self.ledger.grow(plan, amount)
+        else:
+            self._moved_on(plan.index)
+        told = next(n for n in decision.notes if n.kind in ("granted", "withheld"))
+        if (told.kind == "granted", told.maximum) != (granted, self.ledger.maximum(plan)):
+            self._break(f"L1: {plan.limit.id} is {told.maximum} by now, seen was {self.ledger.maximum(plan)}")
+        if question.reply:
+            self._proposed(decision)
+        else:
+            self._called(decision)
 
     def _answered_by_host(self, ids: Iterable[str], decision: d.AnyDecision) -> None:
         ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
@@ -230,6 +308,8 @@ class Watch:
             self._break(f"L4: attempt {decision.attempt} of call {decision.call} is out of turn")
         if decision.deadline <= self._at and not self.ledger.late(self._at) and decision.final:
             self._break("L8: the final call has no time")
+        if decision.deadline > self.ledger.deadline(final=decision.final):
+            self._break(f"L8: attempt {decision.attempt} of call {decision.call} may go on when the time is over")
         states = {p.index: self._state(p) for p in self.laws.plans if not p.counted}
         walls = [p.index for p in self.laws.plans if p.resource == "wall"]
         why = 1 + self._plan(decision.why, decision.because) if decision.final else 0
@@ -296,7 +376,9 @@ class Watch:
             cut = event.reason in ("timeout", "aborted") and self._at >= self._deadline() and not shown
             return None if cut and isinstance(decision, d.Continue) and self._deadline() < NO_TIME else failed
         paused = isinstance(decision, d.Retry) and not any(note.kind == "retry" for note in decision.notes)
-        if paused or not isinstance(decision, d.Retry | d.Call | d.Continue | d.Resolve | d.End):
+        if paused or not isinstance(decision, d.Retry | d.Call | d.Continue | d.Resolve | d.Suspend | d.End):
+            return None
+        if isinstance(decision, d.Suspend) and self._question is not None:
             return None
         if isinstance(decision, d.Resolve) and decision.resource == "tool_iterations" and event.calls:
             return None
@@ -373,6 +455,9 @@ class Watch:
             elif isinstance(decision, d.Resolve):
                 self._resolve = decision
                 self._follows("")
+            elif isinstance(decision, d.Suspend):
+                self._questioned(decision, reply=False)
+                self._follows("")
 
     def _advised(self, event: e.Resolved, decision: d.AnyDecision, failed: Failed) -> None:
         """A consultant was asked about a failure: a later step of that verb, or the next one."""
@@ -407,15 +492,24 @@ class Watch:
                 self._grant("tool_calls")
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
-        functions = [c for c in event.calls if c.kind == "function"]
+        functions = [c for c in event.calls if c.kind in e.AWAITED]
         self._tools = {c.id: _Tool(c) for c in functions}
-        if isinstance(decision, d.Resolve):
+        if functions:
+            self._proposed(decision)
+        self._grant_all()
+
+    def _proposed(self, decision: d.AnyDecision) -> None:
+        """What is decided about the calls of a reply, as they come or once a person has answered."""
+        if isinstance(decision, d.Suspend) and decision.requests[0].kind == "extension":
+            if decision.requests[0].resource in ("tool_iterations", "tool_calls", "unknown_tools"):
+                self._questioned(decision, reply=True)
+        elif isinstance(decision, d.Resolve):
             self._grant_all()
             self._resolve = decision
             self._observe("refused", self._about(self._plan(decision.resource, decision.because)))
         elif isinstance(decision, d.RunTools):
             self._round(decision.verdicts, complete=decision.complete)
-        elif isinstance(decision, d.End) and functions and _ends_round(decision.outcome):
+        elif isinstance(decision, d.End) and _ends_round(decision.outcome):
             self._round(decision.close, complete=False, ends=True)
         self._grant_all()
 
@@ -423,6 +517,9 @@ class Watch:
         """The verdicts on a round; where it ends the run, they are stored with its end."""
         self._grant("tool_iterations")
         verdicts = tuple(verdicts)
+        if complete and all(isinstance(v, d.Reply) and v.why in _HANDOFF for v in verdicts):
+            self._close([v for v in verdicts if isinstance(v, d.Reply)])
+            return
         if complete and all(isinstance(v, d.Reply) and v.why == "tool_iterations" for v in verdicts):
             first = verdicts[0]
             self._observe("refused", self._about(self._plan("tool_iterations", first.because)))
@@ -443,11 +540,14 @@ class Watch:
         if not isinstance(verdict, d.Reply):
             self._grant("tool_calls")
             tool.runs = True
-            tool.asked = isinstance(verdict, d.Ask)
+            tool.away = isinstance(verdict, d.Ask) and verdict.external
+            tool.asked = isinstance(verdict, d.Ask) and not verdict.external
             if not tool.asked:
                 self.ledger.count("tool_calls")
             self._observe("asked" if tool.asked else "execute", self._faults(tool))
             self.breakers.start(tool, self._at)
+            return
+        if verdict.why in _HANDOFF:
             return
         unknown = int(verdict.why == "unknown_tool")
         if unknown:
@@ -537,7 +637,9 @@ class Watch:
             (verdict,) = decision.verdicts
         else:
             closed = decision.close if isinstance(decision, d.End) else ()
-            answers = [r for r in closed if r.why in _ANSWERS and r.id in self._tools and self._tools[r.id].pending]
+            known = [r for r in closed if r.id in self._tools and not self._tools[r.id].results]
+            answers = [r for r in known if r.why in _ANSWERS and self._tools[r.id].pending]
+            answers += [r for r in known if r.why == "timed_out" and self._tools[r.id].away]
             if not answers or self.outcome is not None:
                 return
             verdict = answers[0]
@@ -547,14 +649,28 @@ class Watch:
             self.breakers.give_back(tool)
             tool.args = event.args
         if isinstance(verdict, d.Reply):
-            self._withheld(tool, verdict, ends=isinstance(decision, d.End))
+            if tool.away:
+                self._overdue(tool, verdict, ends=isinstance(decision, d.End))
+            else:
+                self._withheld(tool, verdict, ends=isinstance(decision, d.End))
             return
         if not granted or not tool.pending:
             self._break(f"L14: {verdict.id} may run although nobody allowed it")
-        tool.granted = True
+        tool.granted, tool.away = True, isinstance(verdict, d.Ask)
         self._observe("granted", {"broken": self.breakers.broken(tool, self._at)})
         self.breakers.start(tool, self._at)
         self.ledger.count("tool_calls")
+
+    def _overdue(self, tool: _Tool, reply: d.Reply, *, ends: bool) -> None:
+        """What was not in our hands did not come in time."""
+        tool.outcome, tool.took, tool.away = "timed_out", 0, False
+        self.breakers.learn(tool, self._at, "now")
+        if ends:
+            tool.runs = False
+            self._observe("tool_ended", {})
+        else:
+            self._result(reply.id)
+            self._tool_done()
 
     def _withheld(self, tool: _Tool, reply: d.Reply, *, ends: bool) -> None:
         if reply.why == "breaker" and not self.breakers.broken(tool, self._at):
@@ -612,7 +728,7 @@ class Watch:
                 self._grant("tool_calls")
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})
-        new = {c.id for c in event.calls if c.kind == "function" and c.id not in self._tools}
+        new = {c.id for c in event.calls if c.kind in e.AWAITED and c.id not in self._tools}
         self._tools |= {c.id: _Tool(c) for c in event.calls if c.id in new}
         ends = isinstance(decision, d.End) and _ends_round(decision.outcome)
         given = decision.verdicts if isinstance(decision, d.RunTools) else ()
@@ -643,6 +759,11 @@ class Watch:
         if isinstance(decision, d.Execute):
             self._retried(tool, decision)
             return
+        if event.status == "deferred" and not self._stopping:
+            tool.away = True
+            return
+        if tool.away:
+            tool.started = self._at
         self._result(event.id)
         if self._stopping:
             self._observe("tool_ended", {})
@@ -657,7 +778,7 @@ class Watch:
     def _tells_nothing(self, event: e.ToolEnded) -> bool:
         """It ends nothing: its tool call has a result, or an end of that attempt."""
         tool = self._tools[event.id]
-        return tool.results > 0 or event.attempt < tool.attempt
+        return tool.results > 0 or 0 < event.attempt < tool.attempt or (tool.away and event.status == "deferred")
 
     def _retried(self, tool: _Tool, decision: d.Execute) -> None:
         granted = [r.retry.times for r in self.policy.tools if r.retry and fnmatchcase(tool.name, r.glob)]
@@ -748,13 +869,23 @@ class Watch:
         self.ledger.extend(self.laws.plans[index])
 
 
+@dataclass(frozen=True)
+class _Question:
+    """A person is asked about a limit, until a time; ``reply``: the calls of a reply wait for it, not a call."""
+
+    index: int
+    until: int
+    reply: bool
+
+
 class _Tool:
     """A tool call of the round in hand: may it run, how often was it started, how many results has it got?"""
 
     def __init__(self, call: e.Proposed) -> None:
         self.call, self.runs, self.attempt, self.results = call, False, 0, 0
         self.name, self.args = call.name, call.args
-        self.asks = self.asked = self.granted = False
+        self.asks = self.asked = self.granted = self.away = False
+        self.watched = call.kind != "agent"
         self.probes: set[int] = set()
         self.outcome = self.result = ""
         self.started = self.took = 0
@@ -766,6 +897,8 @@ class _Tool:
         """A person was asked and has not answered."""
         return self.asked and not self.granted and not self.results
 
+
+_HANDOFF = ("handoff", "handed_over")
 
 _ANSWERS = ("refused", "expired", "nobody", "breaker")
 
@@ -785,7 +918,7 @@ def _step_of(decision: d.AnyDecision) -> str:
     match decision:
         case d.Retry():
             return "retry"
-        case d.Call():
+        case d.Call() | d.Suspend():
             return "fallback"
         case d.Continue():
             return "finalize"
