@@ -35,8 +35,9 @@ from engine.core.policy import (
 )
 from engine.core.step import compile
 from engine.core.vocabulary import RESOURCES
+from engine.testing.drawn_policies import AMOUNTS, COUNTED, policies
+from engine.testing.drawn_worlds import worlds
 from engine.testing.host import Host
-from engine.testing.strategies import AMOUNTS, COUNTED, policies, worlds
 from engine.testing.worlds import World
 from engine.verify.explore import Exploration, explore, reachable
 

@@ -13,15 +13,10 @@ from engine.core import events as e
 from engine.core.policy import Policy
 from engine.core.state import Used, decode_state, encode_state
 from engine.core.step import compile, replay
+from engine.testing.drawn_events import hostile_events
+from engine.testing.drawn_policies import error_policies, plain_policies, policies
+from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host, Step
-from engine.testing.strategies import (
-    error_policies,
-    error_worlds,
-    hostile_events,
-    plain_policies,
-    policies,
-    worlds,
-)
 from engine.testing.worlds import Turn, World
 from engine.verify.watch import Watch
 
