@@ -21,7 +21,14 @@ from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
 from engine.core.tool_rules import ToolRules
-from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS, DEFAULT_INSTRUCTION, OCCASION_WORDS, REFUSALS, RESOURCES
+from engine.core.vocabulary import (
+    DEFAULT_ATTEMPT_WALL_MS,
+    DEFAULT_INSTRUCTION,
+    OCCASION_WORDS,
+    REFUSALS,
+    RESOURCES,
+    ROUND_REFUSAL,
+)
 
 PHASE, REASON, PENDING = 0, 1, 2
 """Where the first variables of every machine stand."""
@@ -167,15 +174,19 @@ class Core:
 
     def refusal(self, plan: Plan, tool: str, values: Values, book: Book, at: int) -> str:
         """The result of a tool call that did not fit this limit."""
-        template = REFUSALS[plan.resource]
+        used, maximum = self.standing(plan, values, book, at)
+        template = ROUND_REFUSAL if plan.limit.atomic and used < maximum else REFUSALS[plan.resource]
         if self.policy.finalization.mode == "reactive" and self.policy.finalization.text:
             template = self.policy.finalization.text
         return fill(template, {"tool": tool, **self.words(plan, values, book, at)})
 
     def extended(self, rule: Rule, values: Values, book: Book, at: int) -> Note:
-        """The note that an extension was taken, or that nobody could be asked for one."""
+        """The note that an extension was taken, was not enough to be taken, or that nobody could be asked for one."""
         plan = self.plans[rule.effect.limit]
         used, maximum = self.standing(plan, values, book, at)
+        if rule.effect.word == "passed":
+            text = f"an extension of {plan.limit.id} would not have been enough for the whole round"
+            return Note("skipped", text, plan.resource, used, maximum, rule.origin)
         if rule.effect.word == "ungranted":
             text = f"nobody can be asked for more {plan.limit.id} in the midst of a round"
             return Note("withheld", text, plan.resource, used, maximum, rule.origin)

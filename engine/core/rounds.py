@@ -133,7 +133,7 @@ def _fold(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...])
     folded = Fold(core, s, at, v, n)
     folded.calls_of(calls)
     if core.atomic and folded.refused and not folded.crowded:
-        folded = Fold(core, s, at, v, n, round_refused=1)
+        folded = Fold(core, s, at, v, n, round_refused=folded.refused)
         folded.calls_of(calls)
     return folded
 
@@ -197,7 +197,8 @@ class Fold:
         self.verdicts: list[Execute | Ask | Reply] = []
         self.calls: list[RoundCall] = []
         self.notes: list[Note] = []
-        self.refused = False
+        self.refused = 0
+        """1 + the atomic limit that refuses the whole round."""
 
     def calls_of(self, calls: tuple[Proposed, ...]) -> None:
         """Judge the calls of a reply, as far as a person need not be asked about a limit first."""
@@ -230,8 +231,8 @@ class Fold:
                 invalid,
                 facts.denied,
                 limited,
-                self.round_refused,
                 self.tools_above == 0,
+                self.round_refused,
                 broken,
                 facts.asks,
                 self.no_time,
@@ -282,7 +283,8 @@ class Fold:
 
     def _reply(self, i: int, call: Proposed, rule: Rule, breaker: int) -> None:
         why = rule.effect.word
-        self.refused |= why == "tool_calls" and self.core.plans[rule.effect.limit].limit.atomic
+        if why == "tool_calls" and not self.refused and self.core.plans[rule.effect.limit].limit.atomic:
+            self.refused = rule.effect.limit + 1
         if why == "breaker":
             text, because = breaker_text(self.core, breaker, call.name)
         else:

@@ -142,3 +142,8 @@ REFUSALS: Final[dict[str, str]] = {
     "handed_over": "This call was not executed: another agent goes on with this conversation already.",
 }
 """The result a tool call gets when it is not executed, by reason."""
+
+ROUND_REFUSAL: Final = (
+    "This call was not executed: {left} of {limit} tool calls are left, fewer than were asked for together with it."
+)
+"""The same for the reason ``tool_calls`` where an atomic limit has something left, but not enough for the round."""

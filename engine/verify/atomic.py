@@ -63,8 +63,9 @@ class AtomicRounds:
                     # ``step`` gives the judging up: that the round would crowd a limit is a field of ``round``.
                     self.fired.update(b.rule.id for b in branches)
                     continue
-                if any(self._refuses(b.rule) for b in branches):
-                    after, branches = self._fold(values, round, refused=1)
+                refused = next((b.rule.effect.limit + 1 for b in branches if self._refuses(b.rule)), 0)
+                if refused:
+                    after, branches = self._fold(values, round, refused)
                 self.fired.update(b.rule.id for b in branches)
                 yield after, branches
 

@@ -59,7 +59,7 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
     match effect.kind, effect.word:
         case (("call" | "final"), _):
             return [_admission(plans, event, fields, effect)]
-        case "again", ("extended" | "resolver_failed") as word:
+        case "again", ("extended" | "resolver_failed" | "passed") as word:
             kind = "extended" if word == "extended" else "unresolved"
             return [(kind, _about(plans, fields, effect))]
         case "again", ("all" | "part" | "ungranted") as word:
@@ -123,7 +123,7 @@ def _any_gone(plans: tuple[Plan, ...], fields: Mapping[str, int], *, walls: bool
 
 
 def _about(plans: tuple[Plan, ...], fields: Mapping[str, int], effect: Effect) -> dict[str, int]:
-    if effect.limit < 0 or effect.word not in ("incomplete", "extended", "ask", "resolver_failed"):
+    if effect.limit < 0 or effect.word not in ("incomplete", "extended", "ask", "resolver_failed", "passed"):
         return {"limit": 0, "gone": 0, "tight": 0}
     left = fields.get(plans[effect.limit].field, ENOUGH)
     return {"limit": effect.limit + 1, "gone": int(left == NOTHING), "tight": int(left <= RESERVE)}

@@ -127,6 +127,8 @@ def _events(c: Context) -> dict[str, EventKind]:
     more = FieldDef("more", flag, "a further pause is allowed")
     spawns = (FieldDef("refused", flag, "the ledger refuses it"), FieldDef("queued", flag, "it waits for a slot"))
     verdict = tuple(FieldDef(n, flag, d) for n, d in _VERDICT_FIELDS)
+    atomic = (0, *(plan.index + 1 for plan in c.plans if plan.limit.atomic))
+    verdict += (FieldDef("round_refused", atomic, "1 + the atomic limit that refuses the whole round"),)
     over_above = FieldDef("above", flag, "a call of the round did not fit a pool of an ancestor")
     breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
     asks = flag if any(rule.ask for rule in c.policy.tools) else (0,)
@@ -210,6 +212,5 @@ _VERDICT_FIELDS = (
     ("invalid", "its arguments do not parse or validate"),
     ("denied", "the policy denies it"),
     ("limited", "its own limit is spent"),
-    ("round_refused", "an atomic limit refuses the whole round"),
     ("above", "a pool of an ancestor has no execution left"),
 )

@@ -38,7 +38,7 @@ OBSERVATIONS = {
     "questioned": "a person is asked whether limit may grow, and the run is suspended; gone and tight as above",
     "grown": "a person has granted amount more of limit",
     "ungrown": "nobody grants more of limit: its ladder moves on",
-    "unresolved": "the host's function gave no text, or chose no step: the ladder of limit moves on",
+    "unresolved": "the ladder of limit moves on: the host's function gave nothing, or an extension would not be enough",
     "consulted": "the host's function chose a later step of the ladder of limit; chosen: 1 + its place",
     "refused": "a round does not fit limit and is answered instead of run",
     "round": "a round is admitted; late",
@@ -321,6 +321,11 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
         if asked := subject.asked():
             moves += asking_laws.moves(plan, subject.place, asked[0])
             ghosts += asking_laws.ghosts(plan, asked[1])
+        if plan.limit.atomic:
+            # An extension that would not have been enough for the whole round is passed by.
+            places = [i for i, step in enumerate(subject.steps) if isinstance(step, Extend)]
+            passed = [all_of(subject.mine, holds(subject.place, i)) for i in places]
+            moves += [On("unresolved", Set(subject.place, i + 1), at) for i, at in zip(places, passed, strict=True)]
         for i in range(len(subject.steps) + 1):
             moves.append(On("consulted", Set(subject.place, i), all_of(subject.mine, seen_as("chosen", i + 1))))
         ghosts.append(Ghost(subject.place, 0, tuple(moves)))
@@ -367,7 +372,7 @@ def _limit_checks(subject: _Subject) -> list[Check]:
     checks.append(Check("L5", "extended", f"{name} is extended twice, or out of turn", place, subject.mine))
     if question := subject.asked():
         checks += asking_laws.checks(plan, question[1], subject.place, question[0], subject.crammed)
-    if extends is not None and not plan.limit.atomic:
+    if extends is not None:
         words = f"{name} is extended while something is left"
         checks.append(Check("L5", "extended", words, subject.crammed, subject.mine))
     if plan.resource == "tool_iterations":

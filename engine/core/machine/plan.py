@@ -55,7 +55,7 @@ class Plan:
     def extended(self) -> str | None:
         """Flag that the extension was taken; none where the place in the ladder says so, for no step can be passed."""
         extends = self.extension()
-        passed = extends and any(isinstance(s, Consult) for s in self.steps[: extends[0]])
+        passed = extends and (self.limit.atomic or any(isinstance(s, Consult) for s in self.steps[: extends[0]]))
         return f"{self.name}_extended" if passed else None
 
     @property

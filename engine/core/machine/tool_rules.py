@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.machine import asking_rules
-from engine.core.machine.expr import TRUE, And, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of
+from engine.core.machine.expr import TRUE, And, Eq, Expr, Field, Le, Lit, Not, Var, all_of
 from engine.core.machine.failure_plan import Occasion, breaker_origin
 from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
 from engine.core.machine.plan import Plan
@@ -88,10 +88,9 @@ def tool(c: Context) -> tuple[Rule, ...]:
     if keeps_time(c):
         rules.append(_refused("no_time", "no_time"))
     pools = [plan for plan in c.plans if plan.resource == "tool_calls"]
+    rules += [refusal for plan in pools if plan.limit.atomic for refusal in _round_refused(plan)]
     for plan in pools:
-        exhausted = (
-            any_of(plan.exhausted(), Eq(Field("round_refused"), Lit(1))) if plan.limit.atomic else plan.exhausted()
-        )
+        exhausted = plan.exhausted()
         rules += extensions("tool", plan, exhausted)
         rules += asking_rules.would_crowd(plan, exhausted)
         rules.append(rule("tool.spent", plan, exhausted, (Set(plan.over, 1),), "reply", "tool_calls"))
@@ -101,6 +100,16 @@ def tool(c: Context) -> tuple[Rule, ...]:
     rules.append(Rule("tool.ask", Eq(Field("asks"), Lit(1)), held, Effect("ask"), "default: ask"))
     rules.append(Rule("tool.execute", TRUE, spend, Effect("execute"), "default: execute"))
     return tuple(rules)
+
+
+def _round_refused(plan: Plan) -> list[Rule]:
+    """The whole round does not fit: an extension that would not have been enough is passed by, not taken."""
+    refused, extension = Eq(Field("round_refused"), Lit(plan.index + 1)), plan.extension()
+    rules = []
+    if extension is not None and plan.step is not None:
+        here, on = all_of(refused, plan.at(extension[0])), (Set(plan.step, extension[0] + 1),)
+        rules.append(rule("tool.passed", plan, here, on, "again", "passed"))
+    return [*rules, rule("tool.round_refused", plan, refused, (Set(plan.over, 1),), "reply", "tool_calls")]
 
 
 def keeps_time(c: Context) -> bool:
@@ -227,7 +236,7 @@ def tool_end(c: Context) -> tuple[Rule, ...]:
 
 def unstarted(c: Context) -> tuple[Rule, ...]:
     """A call that was to run is answered before it could start: what was counted for it is given back."""
-    back = (*(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls"), Count(meter("tool_calls"), -1))
+    back: Updates = (*(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls"), Count(meter("tool_calls"), -1))
     last = to(Phase.JUDGING, Spend("open"), *back)
     return (
         Rule("unstarted.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
