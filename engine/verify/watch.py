@@ -56,6 +56,7 @@ class Watch:
         self._refused = False
         self._resolve: d.Resolve | None = None
         self._grants: list[int] = []
+        self._passed: list[int] = []
         self._tools: dict[str, _Tool] = {}
         self._question: _Question | None = None
         self._paused: int | None = None
@@ -72,6 +73,7 @@ class Watch:
         self._named(decision)
         if self._question is None:
             self._unasked(decision)
+        self._passed = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "skipped" and n.maximum]
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
         if isinstance(event, e.RunStarted):
             self._started(event, decision)
@@ -527,6 +529,9 @@ class Watch:
             return
         self._observe("round", {"late": int(self.ledger.late(self._at))})
         self.ledger.count("tool_iterations")
+        for index in self._passed:
+            self.ledger.places[index] = self.ledger.places.get(index, 0) + 1
+            self._observe("unresolved", self._about(index))
         for verdict in verdicts:
             self._verdict(verdict)
         if not ends:
