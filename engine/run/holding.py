@@ -6,12 +6,11 @@ Whoever loses one stops at once: the run is driven elsewhere, and what it would 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.store import JournalError, Lease, LeaseError
-from engine.store.owners import new_owner
+from engine.store.owners import gone, new_owner
 from engine.store.protocol import Leases
 
 LEASE_MS: Final = 30_000
@@ -60,11 +59,13 @@ class Holding:
         self._timer = loop.call_later(beat, renew)
 
     def release(self) -> None:
-        """Give them back. One that cannot be given back runs out by itself."""
+        """Give them back. One that cannot be given back runs out by itself, for everybody but this process."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         leases, self._leases = self._leases, []
         for lease in leases:
-            with contextlib.suppress(JournalError):
+            try:
                 self._store.release(lease)
+            except JournalError:
+                gone(lease.owner)

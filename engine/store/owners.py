@@ -15,11 +15,17 @@ from hashlib import sha256
 from typing import Final
 
 _OWNER: Final = re.compile(r"(\d+)@([^/]*)/([0-9a-f]*)/[0-9a-f]+")
+_GONE: Final[set[str]] = set()
 
 
 def new_owner() -> str:
     """A name that no other attempt to drive anything has, in this process or elsewhere."""
     return f"{os.getpid()}@{_host()}/{_place()}/{secrets.token_hex(8)}"
+
+
+def gone(owner: str) -> None:
+    """An owner of this process has let go, and could not write that down: this process may go on at once."""
+    _GONE.add(owner)
 
 
 def owner_words(owner: str) -> str:
@@ -38,6 +44,8 @@ def stop_words(owner: str) -> str:
 
 def known_dead(owner: str) -> bool:
     """Is that process certainly gone?"""
+    if owner in _GONE:
+        return True
     match = _OWNER.fullmatch(owner)
     if match is None or not _seen_from_here(match) or os.name != "posix":
         return False

@@ -14,7 +14,7 @@ from engine.core import events as e
 from engine.core.decisions import Request
 from engine.store import Asked, LeaseError, RunRecord
 from engine.store.leases import thread_key
-from engine.store.owners import known_dead, new_owner, owner_words
+from engine.store.owners import gone, known_dead, new_owner, owner_words
 
 __all__ = ["file", "place"]
 
@@ -163,3 +163,10 @@ def test_a_process_elsewhere_is_waited_for(place: Place) -> None:
     place.view().acquire("r", dead, TTL)
     with pytest.raises(LeaseError, match=f"process 999999999 on {host} since .*, or stop that process"):
         place.view().acquire("r", "bob", TTL)
+
+
+def test_an_owner_that_could_not_give_back_keeps_nothing_from_its_own_process(place: Place) -> None:
+    owner = new_owner()
+    place.view().acquire("r", owner, TTL)
+    gone(owner)
+    assert place.view().acquire("r", "bob", TTL).owner == "bob"
