@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -67,14 +67,14 @@ def _kept(plan: Plan) -> int:
 
 
 def _counts_approvals(plan: Plan) -> bool:
-    return bool(getattr(plan.limit, "counting_approvals", False))
+    return plan.limit.counting_approvals
 
 
-def _tree_limits(policy: Policy) -> dict[str, object]:
-    agents = getattr(policy, "agents", None)
+def _tree_limits(policy: Policy) -> dict[str, Any]:
+    agents = policy.agents
     if agents is None:
         return {}
-    found: dict[str, object] = {"carve": tuple(agents.carve)}
+    found: dict[str, Any] = {"carve": tuple(agents.carve)}
     for limit in agents.limits:
         if limit.max is not None:
             origin = origin_of(limit.origin, limit.resource)

@@ -60,3 +60,8 @@ def minus(a: Draw, b: Draw) -> Draw:
 def one(resource: int, amount: int = 1) -> Draw:
     """So much of one resource, by its place."""
     return tuple(amount if i == resource else 0 for i in range(9))  # type: ignore[return-value]
+
+
+def less(a: Draw, b: Draw) -> Draw:
+    """``a`` without ``b``, but nothing below 0."""
+    return tuple(max(0, x - y) for x, y in zip(a, b, strict=True))  # type: ignore[return-value]

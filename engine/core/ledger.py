@@ -18,6 +18,7 @@ from engine.core.budgets import Budget, Ceiling
 from engine.core.draws import Draw
 from engine.core.pooling import Carve, Node, Pool, Pooling
 from engine.core.state import NO_TIME, LimitHit, Refusal
+from engine.core.vocabulary import limit_name
 
 IDLE, QUEUED, RUNNING, SUSPENDED, CLOSED = "idle", "queued", "running", "suspended", "closed"
 """States of a node; beside them it may be ``closing``."""
@@ -155,6 +156,11 @@ class Ledger(Pooling):
         self.nodes[parent.id] = structs.replace(parent, running=parent.running + 1)
         return True
 
+    def full(self, parent: str) -> bool:
+        """Would another child have to wait for a slot?"""
+        node = self.nodes[parent]
+        return bool(self._queues.get(parent)) or node.running >= node.budget.concurrent.maximum
+
     def next_queued(self, parent: str) -> str:
         """The child whose turn it is, if a slot is free; empty if none is."""
         node, queue = self.nodes[parent], self._queues.get(parent)
@@ -248,8 +254,13 @@ def _ceilings(budget: Budget, asked: Mapping[str, int]) -> list[Ceiling]:
     """The pools of a child: what its policy says, and what is asked for it, whichever is less."""
     written = [c for c in budget.pools if c.scope != "thread"]
     least = [structs.replace(c, maximum=min(c.maximum, asked.get(c.resource, c.maximum))) for c in written]
-    more = [name for name in asked if name in draws.RESOURCES and all(c.limit != name for c in written)]
-    return least + [Ceiling(name, name, "subtree", asked[name], because="default: asked") for name in more]
+    known = {c.limit for c in written}
+    more = {limit_name(name, "subtree"): name for name in asked if name in draws.RESOURCES}
+    return least + [
+        Ceiling(limit, name, "subtree", asked[name], because="default: asked")
+        for limit, name in more.items()
+        if limit not in known
+    ]
 
 
 def _deadline(budget: Budget, at: int) -> int:

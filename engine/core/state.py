@@ -6,10 +6,11 @@ machine's fields are computed from. Only ``engine.core.step`` makes states.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.core.breakers import BreakerState
 from engine.core.messages import Usage
@@ -40,6 +41,15 @@ class Used(Struct, frozen=True, gc=False, omit_defaults=True):
     def tokens(self) -> int:
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
+
+
+def total(each: Iterable[Used]) -> Used:
+    """The sum, field by field."""
+    sums = [0] * len(Used.__struct_fields__)
+    for used in each:
+        for i, value in enumerate(structs.astuple(used)):
+            sums[i] += value
+    return Used(*sums)
 
 
 class Spent(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -6,17 +6,17 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
-from engine.core.state import ClientInfo, Used
+from engine.core.state import Used, total
 from engine.core.step import Compiled, compile
-from engine.run import sizes
+from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
 from engine.run.contents import Contents
-from engine.run.deadlines import Deadlines
 from engine.run.decision_log import DecisionLog, Logged, Sink
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
@@ -33,9 +33,10 @@ from engine.run.resolvers import Resolver
 from engine.run.result import RunResult, result_of
 from engine.run.streaming import RunBegan, RunEnded, Stream
 from engine.run.sync import Background
-from engine.run.threads import counts_threads, total, used_by
+from engine.run.threads import counts_threads, used_by
 from engine.run.timers import Clock, system_clock
 from engine.run.tools import Tool, toolbox
+from engine.run.tree import Stage, Tree, with_delegation
 from engine.store import MemoryStore, Store
 from engine.store.leases import thread_key
 
@@ -54,7 +55,8 @@ class Driver:
     are skipped, with a note, instead of being an error here. ``journal``: a store; without one a run cannot be
     resumed, and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output``
     (tokens) go into every request; a client's own ``max_output`` goes before. ``log``: a file or a function that gets
-    one line for each decision. ``telemetry``: see ``engine.telemetry``. Hooks: see ``engine.run.hooks``.
+    one line for each decision. ``telemetry``: see ``engine.telemetry``. Hooks: see ``engine.run.hooks``. ``agents`` are
+    those that the model may delegate to; they have the driver's hooks, resolvers, approver and settings.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Driver:
         tools: Iterable[Tool | Callable[..., Any]] = (),
         *,
         system: str | None = None,
+        agents: Iterable[Agent] = (),
         resolvers: Mapping[str, Resolver] | None = None,
         resolver_timeout: float = DEFAULT_RESOLVER_TIMEOUT_MS / 1000,
         approver: Approver | None = None,
@@ -91,12 +94,11 @@ class Driver:
         self.system = system
         self.journal = journal
         self._clock = clock
-        self._deadlines = Deadlines(self.compiled.core)
         policy = self.compiled.policy
         named = by_name(clients)
         if not allow_missing_clients:
             _all_there(policy, named)
-        self._host = Host(
+        host = Host(
             clients=named,
             tools=toolbox(tools),
             hooks=Hooks(request_processors, before_model, after_model, before_tool, after_tool),
@@ -108,17 +110,19 @@ class Driver:
             consultants=policy.consultants(),
             approver=approver,
         )
-        switches = named if policy.clients() else {}
-        self._infos = tuple(ClientInfo(n, client.model, self._largest_output(n)) for n, client in switches.items())
-        amounts = self.compiled.core.amounts
-        self._overhead = sizes.declared(self._host.declarations) if amounts.metered else None
+        self._runs: dict[str, Tree] = {}
+        """The trees of all runs that go on, by the runs' ids."""
+        known = registered(agents, host)
+        if known:
+            host = with_delegation(host, known, self._runs)
+        self._host = host
+        self._role = Role("", self.compiled, host, next(iter(named)), system or "", agents=known)
         self._per_thread = counts_threads(self.compiled.policy)
         self._threads: dict[str, Used] = {}
         self._live: set[str] = set()
         """Threads with a run going on."""
         self._log = log if log is None or isinstance(log, DecisionLog) else DecisionLog(log)
         self._telemetry = telemetry
-        self._policy_json = self.compiled.policy.model_dump_json()
         self._background: Background | None = None
 
     # Runs.
@@ -150,25 +154,31 @@ class Driver:
             raise RunError(str(exc)) from None
         store = self.journal if self.journal is not None else MemoryStore()
         contents = Contents(store)
-        client = next(iter(self._host.clients))
+        role = self._role
         held = self._enter(run, thread)
         try:
+            if role.agents:
+                told = self._told(run, stream)
+                tree = self._tree(run, store, thread, told)
+                tree.open(self._clock())
+                tree.begin(tree.root, tuple(messages))
+                return self._grow(tree, told, held)
             spec = RunSpec(
                 run=run,
                 step=self.compiled.step,
                 initial=self.compiled.initial,
                 started=self._clock(),
                 messages=tuple(map(contents.put, messages)),
-                client=client,
-                model=self._host.clients[client].model,
+                client=role.client,
+                model=self._host.clients[role.client].model,
                 thread=thread,
                 fingerprint=self.compiled.fingerprint,
                 thread_used=self._thread_used(thread),
-                max_output=self._largest_output(client),
-                overhead=self._overhead,
-                clients=self._infos,
+                max_output=role.largest,
+                overhead=role.overhead,
+                clients=role.infos,
             )
-            store.begin(record_of(spec, self._policy_json, HostRecord.of(self._host, spec)))
+            store.begin(record_of(spec, role.policy_json, HostRecord.of(self._host, spec)))
             return self._go(spec, store, contents, (), stream, held)
         except BaseException:
             self._left(thread, None, held)
@@ -231,7 +241,7 @@ class Driver:
         try:
             loaded = self.journal.load(run_id)
             spec = recorded_spec(
-                loaded, self.compiled, self._host, lambda: self._thread_used(record.thread), self._infos
+                loaded, self.compiled, self._host, lambda: self._thread_used(record.thread), self._role.infos
             )
             recorded = tuple((step.event, step.digest) for step in loaded.steps)
             return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held, cause)
@@ -241,14 +251,6 @@ class Driver:
             if isinstance(exc, ValueError):
                 raise RunError(str(exc)) from None
             raise
-
-    def _largest_output(self, client: str) -> int | None:
-        """The largest output that calls ask for, before the pools cut it; ``None``: whatever the provider gives."""
-        asked = self._host.largest_output(client)
-        bounded = any(pool.resource != "input_tokens" for pool in self.compiled.core.amounts.pools)
-        if asked is not None or not bounded:
-            return asked
-        return getattr(self._host.clients[client], "usual_output", None)
 
     def _sync(self) -> Background:
         if self._background is None:
@@ -296,24 +298,57 @@ class Driver:
         held: Holding | None,
         cancelled: str = "",
     ) -> RunHandle:
-        told = Stream() if stream else None
-        listeners: list[Listener] = []
-        if told is not None:
-            listeners.append(Narrator(self.compiled.core, contents.get, told.emit))
-            told.emit(RunBegan(spec.run))
-        if self._log is not None:
-            listeners.append(Logged(self._log, self.compiled, spec.run, contents.get))
-        if self._telemetry is not None:
-            listeners.append(self._telemetry.of_run(self.compiled, spec, self._host, contents.get))
-        effects = LocalEffects(
-            self._host, spec, contents, store, self._clock, self._deadlines, together(listeners), recorded
-        )
+        told, role = self._told(spec.run, stream), self._role
+        listener = self._follow(told, role, spec, contents.get)
+        effects = LocalEffects(role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded)
         if held is not None:
             held.keep(effects.inbox.fail)
         if cancelled:
             effects.interrupt(cancelled)
         effects.inbox.serve(self._drive(spec, contents, effects, told, held))
         return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
+
+    def _told(self, run: str, stream: bool) -> Stream | None:
+        told = Stream() if stream else None
+        if told is not None:
+            told.emit(RunBegan(run))
+        return told
+
+    def _follow(self, told: Stream | None, role: Role, spec: RunSpec, get: Callable[[str], Message]) -> Listener | None:
+        """Whoever follows one run: the stream, the log, telemetry."""
+        listeners: list[Listener] = []
+        if told is not None:
+            emit = told.of_child(spec.run, role.name) if role.name else told.emit
+            listeners.append(Narrator(role.compiled.core, get, emit))
+        if self._log is not None:
+            listeners.append(Logged(self._log, role.compiled, spec.run, get))
+        if self._telemetry is not None:
+            listeners.append(self._telemetry.of_run(role.compiled, spec, role.host, get))
+        return together(listeners)
+
+    # Runs with others below them.
+
+    def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
+        stage = Stage(store, self._clock, partial(self._follow, told), self._runs)
+        return Tree(stage, root, self._role, thread, self._thread_used(thread))
+
+    def _grow(self, tree: Tree, told: Stream | None, held: Holding | None) -> RunHandle:
+        """The tree goes on by itself from here."""
+        if held is not None:
+            held.keep(tree.fail)
+        tree.over.add_done_callback(partial(self._grown, tree.thread, told, held))
+
+        return RunHandle(tree.root.id, tree.over, tree.interrupt, told)
+
+    def _grown(
+        self, thread: str | None, told: Stream | None, held: Holding | None, over: asyncio.Future[RunResult]
+    ) -> None:
+        ended = not over.cancelled() and over.exception() is None
+        self._left(thread, over.result().total if ended else None, held)
+        if told is not None:
+            if ended:
+                told.emit(RunEnded(over.result()))
+            told.finish()
 
     async def _drive(
         self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None, held: Holding | None

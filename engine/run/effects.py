@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from engine.core.decisions import AnyDecision, Ask, Call, Execute, Resolve
-from engine.core.events import AnyEvent, ApprovalGiven, ModelFailed, ModelReplied, Resolved, ToolEnded
+from engine.core.events import AnyEvent, ApprovalGiven, ModelFailed, ModelReplied, PoolsSeen, Resolved, ToolEnded
 from engine.core.messages import Message, ToolCall
 from engine.core.state import ClientInfo, Outcome, State, Used
 from engine.core.step import Step
@@ -29,7 +29,8 @@ class RunSpec(Struct, frozen=True):
 
     ``messages`` names the opening messages in the content store. ``overhead`` is how many characters every
     request carries besides its messages (the tools' declarations); ``None``: no limit wants a request's size.
-    ``clients`` are those the policy may switch to, and the host's own.
+    ``clients`` are those the policy may switch to, and the host's own. ``node`` is the run's place in a tree, empty for
+    a run that is none of one.
     """
 
     run: str
@@ -46,6 +47,7 @@ class RunSpec(Struct, frozen=True):
     max_output: int | None = None
     overhead: int | None = None
     clients: tuple[ClientInfo, ...] = ()
+    node: str = ""
 
 
 class ModelCall(Struct, frozen=True, gc=False):
@@ -179,6 +181,17 @@ class Effects(Protocol):
 
     def publish(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
         """An event has been decided. Called before any effect of the decision starts: journal it, tell listeners."""
+        ...
+
+    def show(self, event: AnyEvent, state: State) -> PoolsSeen | None:
+        """What the ledger shows the run just before this event is decided; ``None``: nothing new.
+
+        Asked of runs in a tree only.
+        """
+        ...
+
+    def posted(self) -> tuple[str, ...]:
+        """Messages that join the next call, by reference; each is given out once. Asked of runs in a tree only."""
         ...
 
     def should_continue_as_new(self) -> bool:

@@ -170,6 +170,12 @@ class LocalEffects:
         if listener is not None:
             listener.decided(event, decision, state)
 
+    def show(self, event: e.AnyEvent, state: State) -> e.PoolsSeen | None:
+        return None
+
+    def posted(self) -> tuple[str, ...]:
+        return ()
+
     def should_continue_as_new(self) -> bool:
         return False
 

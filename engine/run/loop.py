@@ -49,8 +49,12 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
     """
     turn = _Turn(spec, effects, position)
     step, publish, follow = spec.step, effects.publish, turn.follow
+    show = effects.show if spec.node else None
     event = turn.opening(position)
     while True:
+        if show is not None and (seen := show(event, state)) is not None:
+            state, decision = step(state, seen)
+            publish(seen, decision, state)
         state, decision = step(state, event)
         publish(event, decision, state)
         upcoming = follow(event, decision)
@@ -61,6 +65,19 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
         elif isinstance(upcoming, e.CallRequested) and effects.should_continue_as_new():
             return Moved(state, turn.position(upcoming.at))
         event = upcoming
+
+
+def withdrawn(spec: RunSpec, effects: Effects, cause: str) -> Finished:
+    """The run of a child that is not wanted any more before it has begun: it begins, and ends at once."""
+    turn = _Turn(spec, effects, None)
+    state, first = spec.initial, turn.opening(None)
+    for event in (first, e.Cancelled(at=first.at, cause=cause)):
+        state, decision = spec.step(state, event)
+        effects.publish(event, decision, state)
+        turn.transcript = turn.transcript.apply(event, decision)
+        if isinstance(decision, d.End):
+            return Finished(decision.outcome, state, turn.transcript)
+    raise ProtocolError(f"run {spec.run} did not end when it was withdrawn")
 
 
 class _Turn:
@@ -168,6 +185,7 @@ class _Turn:
             model=spec.model,
             input_tokens=None if spec.overhead is None else self._input_tokens(),
             max_output=spec.max_output,
+            refs=self.effects.posted() if spec.node else (),
         )
 
     def _input_tokens(self) -> int:
@@ -188,7 +206,7 @@ class _Turn:
     def _continue(self, at: int, decision: d.Continue) -> e.AnyEvent | None:
         return self._request(at)
 
-    def _wait(self, at: int, decision: d.Wait) -> e.AnyEvent | None:
+    def _wait(self, at: int, decision: d.Wait | d.Spawn | d.Queue | d.Refuse) -> e.AnyEvent | None:
         return self._next_tool(at)
 
     def _call(self, at: int, decision: d.Call) -> e.AnyEvent | None:
@@ -271,6 +289,9 @@ _OBEY: dict[type, Callable[[_Turn, int, Any], e.AnyEvent | None]] = {
     d.Reply: _Turn._refused,
     d.Suspend: _Turn._suspend,
     d.Resolve: _Turn._resolve,
+    d.Spawn: _Turn._wait,
+    d.Queue: _Turn._wait,
+    d.Refuse: _Turn._wait,
     d.Stop: _Turn._stop,
     d.End: _Turn._end,
     d.Illegal: _Turn._illegal,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from engine.core.events import RunStarted
+from engine.core.events import AnyEvent, PoolsSeen, RunStarted
 from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled
 from engine.run.effects import RunSpec
@@ -54,11 +54,18 @@ def record_of(spec: RunSpec, policy: str, host: HostRecord) -> RunRecord:
 
 
 def recorded_spec(
-    recorded: Recorded, compiled: Compiled, host: Host, thread_used: Callable[[], Used | None], infos: Infos
+    recorded: Recorded,
+    compiled: Compiled,
+    host: Host,
+    thread_used: Callable[[], Used | None],
+    infos: Infos,
+    *,
+    node: bool = False,
 ) -> RunSpec:
     """The spec of a journaled run, to go on under this policy with these clients.
 
-    ``thread_used`` and ``infos`` are what a run would begin with now: one that has no event yet does.
+    ``thread_used`` and ``infos`` are what a run would begin with now: one that has no event yet does. ``node``: it goes
+    on as a run of a tree.
 
     Raises:
         ValueError: it began under another policy or with other clients; the first difference is named.
@@ -71,8 +78,10 @@ def recorded_spec(
         )
     then = msgspec.json.decode(record.host, type=HostRecord)
     _same_clients(record.run, then.clients, named(host))
-    if recorded.steps:
-        began = recorded.steps[0].event
+    began: AnyEvent
+    first = next((step.event for step in recorded.steps if not isinstance(step.event, PoolsSeen)), None)
+    if first is not None:
+        began = first
     else:
         if not then.messages:
             raise ValueError(f"run {record.run} was killed before its first event: start it anew, with another id")
@@ -95,6 +104,7 @@ def recorded_spec(
         max_output=then.max_output,
         overhead=then.overhead,
         clients=began.clients,
+        node=(record.node or record.run) if node else "",
     )
 
 

@@ -7,9 +7,21 @@ from dataclasses import dataclass, field
 
 from engine.core.decisions import Note
 from engine.core.messages import Message
-from engine.core.state import LimitHit, Outcome, Used
+from engine.core.state import LimitHit, Outcome, Used, total
 
 _SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """The run of an agent that another run has delegated to: its ``parent``, and how it ended."""
+
+    run_id: str
+    agent: str
+    status: str
+    reason: str
+    used: Used
+    parent: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -22,6 +34,7 @@ class RunResult:
     answered. ``messages`` is the conversation, ready to be continued. ``notes`` are what went wrong on the host's side
     while this process drove the run, in the order in which it was told: a function that failed, a person who could not
     be asked, what was cut because it took too long; each with the rule that is concerned, as far as there is one.
+    ``children`` are the runs of agents below this one, in the order in which they ended.
     """
 
     run_id: str
@@ -37,6 +50,12 @@ class RunResult:
     client: str = ""
     thread: str | None = None
     notes: tuple[Note, ...] = field(default=(), compare=False)
+    children: tuple[ChildRun, ...] = ()
+
+    @property
+    def total(self) -> Used:
+        """What the run and all runs below it have used."""
+        return total((self.used, *(child.used for child in self.children)))
 
     @property
     def ok(self) -> bool:

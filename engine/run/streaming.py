@@ -6,7 +6,7 @@ They are derived from the events and decisions of the core; nothing is decided h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from msgspec import Struct
 
@@ -164,6 +164,14 @@ class RunEnded(StreamEvent, frozen=True, tag="run_ended"):
     result: RunResult
 
 
+class Below(StreamEvent, frozen=True, tag="below"):
+    """What happens to a run below this one, of which ``agent``: the event as that run's own stream would have it."""
+
+    run: str
+    agent: str
+    event: StreamEvent
+
+
 AnyStreamEvent = (
     RunBegan
     | CallStarted
@@ -179,6 +187,7 @@ AnyStreamEvent = (
     | ToolRefused
     | Noted
     | Budget
+    | Below
     | RunEnded
 )
 
@@ -216,6 +225,10 @@ class Stream:
 
     def emit(self, event: AnyStreamEvent) -> None:
         self._events.put_nowait(event)
+
+    def of_child(self, run: str, agent: str) -> Callable[[AnyStreamEvent], None]:
+        """What emits the events of a run below this one."""
+        return lambda event: self.emit(Below(run, agent, event))
 
     def finish(self) -> None:
         self._events.put_nowait(None)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from msgspec import structs
-
 from engine.core.policy import Policy
-from engine.core.state import Used
+from engine.core.state import Used, total
 from engine.core.step import compile, replay
 from engine.store.protocol import Journal, RunRecord
 
@@ -20,15 +16,6 @@ def counts_threads(policy: Policy) -> bool:
 def used_by(journal: Journal, thread: str) -> Used:
     """What all runs of a thread have used. A run that was killed counts with what it had used by then."""
     return total(_used(journal, record) for record in journal.runs(thread))
-
-
-def total(each: Iterable[Used]) -> Used:
-    """The sum, field by field."""
-    sums = [0] * len(Used.__struct_fields__)
-    for used in each:
-        for i, value in enumerate(structs.astuple(used)):
-            sums[i] += value
-    return Used(*sums)
 
 
 def _used(journal: Journal, record: RunRecord) -> Used:

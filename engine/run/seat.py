@@ -1,0 +1,88 @@
+"""A place in a tree of agents, as whoever drives the tree knows it: who sits there, and what became of its runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from engine.core.messages import Message
+from engine.core.state import Refusal, Used
+from engine.run.agents import Role
+
+if TYPE_CHECKING:
+    from engine.run.member import TreeEffects
+    from engine.run.result import RunResult
+
+
+class Wish:
+    """A delegation while the run that asks for it decides: its task, and what came of it."""
+
+    __slots__ = ("answer", "task")
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.answer: Seat | Refusal | None = None
+
+
+class Seat:
+    """One node of the ledger. ``id`` is also the id of its first run, ``run`` that of its present or last one.
+
+    ``effects`` drives the run that is going on. ``delegations`` are the children of that run by the tool calls
+    that have asked for them, while those are open; ``wishes`` those that are being decided. ``ended`` is the
+    result of the present run when it comes. ``cause`` says why a run that has not begun is to end at once.
+    """
+
+    __slots__ = (
+        "begun",
+        "below",
+        "cause",
+        "delegations",
+        "effects",
+        "ended",
+        "id",
+        "messages",
+        "parent",
+        "posts",
+        "result",
+        "role",
+        "run",
+        "runs",
+        "spent",
+        "used",
+        "wishes",
+    )
+
+    def __init__(self, id: str, role: Role, parent: Seat | None, ended: asyncio.Future[RunResult]) -> None:
+        self.id = id
+        self.role = role
+        self.parent = parent
+        self.ended = ended
+        self.run = id
+        self.runs = 0
+        self.begun = False
+        self.below: dict[str, Seat] = {}
+        """Children that are not closed, in the order of their spawn."""
+        self.cause = ""
+        self.effects: TreeEffects | None = None
+        self.delegations: dict[str, Seat] = {}
+        self.wishes: dict[str, Wish] = {}
+        self.messages: tuple[Message, ...] = ()
+        """How the present run begins; of one that has ended, its whole conversation."""
+        self.posts: list[str] = []
+        self.result: RunResult | None = None
+        self.used = Used()
+        """What its present run has been charged in an earlier process."""
+        self.spent: list[Used] = []
+
+    def take_posts(self) -> tuple[str, ...]:
+        """The messages that wait for the next call; they are part of it from here on."""
+        posts, self.posts = tuple(self.posts), []
+        return posts
+
+    @property
+    def depth(self) -> int:
+        """How many are above it."""
+        depth, above = 0, self.parent
+        while above is not None:
+            depth, above = depth + 1, above.parent
+        return depth

@@ -1,0 +1,375 @@
+"""A tree of runs in this process: who may start, who waits, who is told of an end, and in what order all of it stops.
+
+The ledger decides what may be started, ``step`` what a run does about it; here both are carried out. Nothing is
+started or told in the midst of another run's turn: that is left to the event loop, so that hundreds of children
+that end at once are no hundreds of turns inside one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from msgspec import Struct, structs
+
+from engine.core import events as e
+from engine.core.decisions import AnyDecision, Queue, Refuse, Spawn
+from engine.core.draws import NOTHING, Draw, draw_of
+from engine.core.ledger import Ledger
+from engine.core.messages import Message
+from engine.core.state import NO_TIME, Refusal, Used
+from engine.run.agents import DELEGATE, Agent, Role
+from engine.run.booking import Account
+from engine.run.contents import Contents
+from engine.run.delegation import answer_of, delegate_tool, not_started, refusal_of
+from engine.run.effects import Finished, RunSpec
+from engine.run.host import Host
+from engine.run.inputs import opening
+from engine.run.listeners import Listener
+from engine.run.local import Recorded
+from engine.run.loop import drive, withdrawn
+from engine.run.member import TreeEffects
+from engine.run.records import HostRecord, record_of
+from engine.run.result import ChildRun, RunResult, result_of
+from engine.run.results import ToolResult
+from engine.run.seat import Seat, Wish
+from engine.run.timers import Clock
+from engine.run.tools import ToolContext
+from engine.store import RunRecord, Store
+
+WAKE = "@"
+"""Between the id of a node and the number of one of its runs, from the second on."""
+
+
+Follow = Callable[[Role, RunSpec, Callable[[str], Message]], Listener | None]
+"""Who follows a run of a tree: its role, what it is, and how contents are read."""
+
+
+class Stage(Struct, frozen=True):
+    """What a tree needs of the program around it. ``runs`` are the trees of all runs that go on, by the runs' ids."""
+
+    store: Store
+    clock: Clock
+    follow: Follow
+    runs: dict[str, Tree]
+
+
+class Tree:
+    """See the module. Belongs to the event loop it was made on.
+
+    ``over`` is the result of the run at the top, once nothing of the tree goes on any more.
+    """
+
+    def __init__(self, stage: Stage, id: str, role: Role, thread: str | None, earlier: Used | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stage = stage
+        self.thread = thread
+        self._earlier = earlier
+        self.ledger = Ledger()
+        self.contents = Contents(stage.store)
+        self.root = Seat(id, role, None, self._loop.create_future())
+        self.seats: dict[str, Seat] = {id: self.root}
+        self._by_run: dict[str, Seat] = {}
+        self._live: dict[str, Seat] = {}
+        """Seats whose run goes on, or is about to, by their ids."""
+        self._ended: list[ChildRun] = []
+        self.over: asyncio.Future[RunResult] = self._loop.create_future()
+        self._broken = False
+
+    def open(self, at: int, asked: Mapping[str, int] | None = None) -> None:
+        """The root is opened: its walls begin."""
+        earlier: Draw = NOTHING if self._earlier is None else draw_of(self._earlier)
+        self.ledger.open(self.root.id, self.root.role.budget, at, earlier)
+
+    # Runs.
+
+    def begin(self, seat: Seat, messages: tuple[Message, ...]) -> None:
+        """A run of this seat begins. Its slot, if it needs one, has been taken."""
+        at = self._stage.clock()
+        seat.runs += 1
+        seat.delegations, seat.wishes = {}, {}
+        seat.run = seat.id if seat.runs == 1 else f"{seat.id}{WAKE}{seat.runs}"
+        self.ledger.begin(seat.id)
+        if seat.parent is None:
+            self.ledger.wake(seat.id, at)
+        spec = self.spec_of(seat, tuple(map(self.contents.put, messages)), at)
+        if seat.runs > 1 or seat.parent is None:
+            self._stage.store.begin(self._record(seat, spec))
+        self.go(seat, spec, ())
+
+    def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int) -> RunSpec:
+        """The run that a seat is about to begin."""
+        role = seat.role
+        return RunSpec(
+            run=seat.run,
+            step=role.compiled.step,
+            initial=role.compiled.initial,
+            started=at,
+            messages=messages,
+            client=role.client,
+            model=role.host.clients[role.client].model,
+            thread=self.thread,
+            parent=seat.parent.run if seat.parent is not None else None,
+            fingerprint=role.compiled.fingerprint,
+            thread_used=self._earlier if seat.parent is None else None,
+            max_output=role.largest,
+            overhead=role.overhead,
+            clients=role.infos,
+            node=seat.id,
+        )
+
+    def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...]) -> None:
+        """Drive a run, from its journal as far as that goes."""
+        stage, role = self._stage, seat.role
+        account = Account(self.ledger, seat.id, role.compiled, seat.used)
+        listener = stage.follow(role, spec, self.contents.get)
+        effects = TreeEffects(
+            self,
+            seat,
+            account,
+            role.host,
+            spec,
+            self.contents,
+            stage.store,
+            stage.clock,
+            role.deadlines,
+            listener,
+            recorded,
+        )
+        seat.begun, seat.effects = True, effects
+        self._live[seat.id] = self._by_run[spec.run] = seat
+        stage.runs[spec.run] = self
+        effects.inbox.serve(self._drive(seat, spec, effects))
+        effects.inbox.result.add_done_callback(partial(self._over, seat))
+
+    async def _drive(self, seat: Seat, spec: RunSpec, effects: TreeEffects) -> RunResult:
+        try:
+            finished = withdrawn(spec, effects, seat.cause) if seat.cause else await drive(spec, spec.initial, effects)
+            assert isinstance(finished, Finished)
+            said = effects.conversation(finished.transcript)
+            return result_of(spec.run, spec.thread, finished.outcome, said, self.contents.get, effects.notes)
+        finally:
+            effects.close()
+            self.ledger.ended(seat.id, self._stage.clock())
+
+    def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
+        host = HostRecord.of(seat.role.host, spec)
+        place = None if seat.parent is None else seat.id
+        record = record_of(spec, seat.role.policy_json, host)
+        return structs.replace(
+            record,
+            root=None if seat is self.root and seat.runs == 1 else self.root.id,
+            node=place,
+            agent=seat.role.name,
+            depth=seat.depth,
+        )
+
+    # Delegation.
+
+    def may_delegate(self, seat: Seat) -> bool:
+        """May the model of this seat be offered to delegate? Not where it could never be allowed any more."""
+        node = self.ledger.nodes[seat.id]
+        children = node.budget.children
+        return node.levels > 0 and (children is None or node.children < children.maximum)
+
+    async def delegate(self, agent: str, task: str, context: ToolContext) -> ToolResult:
+        """Carry out a delegation: have the child spawned, and wait for its end.
+
+        When the execution is cut or cancelled, the child is cancelled, and its end is waited for as long as anybody
+        waits for this.
+        """
+        seat = self._by_run[context.run]
+        child = seat.delegations.get(context.id)
+        if child is None:
+            answer = self._wished(seat, context.id, agent, task)
+            if isinstance(answer, Refusal):
+                return refusal_of(agent, answer)
+            child = answer
+        if child is None:
+            return not_started(agent)
+        try:
+            return answer_of(agent, await asyncio.shield(child.ended))
+        except asyncio.CancelledError:
+            if not context.cancelled:
+                raise
+            self._cancel(child, "parent")
+            return answer_of(agent, await asyncio.shield(child.ended))
+
+    def _wished(self, seat: Seat, id: str, agent: str, task: str) -> Seat | Refusal | None:
+        """Let the run of a seat decide about a child; nothing comes of it where that run is at its end."""
+        if seat.effects is None:
+            return None
+        wish = seat.wishes[id] = Wish(task)
+        seat.effects.inbox.post(e.SpawnRequested(self._stage.clock(), "", agent, id))
+        seat.wishes.pop(id, None)
+        return wish.answer
+
+    def proposed(self, seat: Seat, event: e.SpawnRequested) -> e.SpawnRequested:
+        """The wish for a child, with what the ledger says of it at this moment."""
+        at, ledger = event.at, self.ledger
+        refused = ledger.may_spawn(seat.id, at)
+        queued = refused is None and ledger.full(seat.id)
+        return structs.replace(event, child=ledger.next_id(seat.id), refused=refused, queued=queued)
+
+    def decided(self, seat: Seat, event: e.AnyEvent, decision: AnyDecision) -> None:
+        """A run has decided; what it means for those below is done before anything else happens."""
+        if isinstance(event, e.ToolEnded):
+            seat.delegations.pop(event.id, None)
+        elif isinstance(event, e.SpawnRequested):
+            wish = seat.wishes[event.id]
+            if isinstance(decision, Refuse):
+                wish.answer = decision.refusal
+            elif isinstance(decision, Spawn | Queue):
+                child = self.spawn(seat, event.child, event.agent, event.at)
+                wish.answer = seat.delegations[event.id] = child
+                self._give(child, wish.task, event.at)
+                self._turn(child, event.at)
+
+    def spawn(self, parent: Seat, id: str, agent: str, at: int, asked: Mapping[str, int] | None = None) -> Seat:
+        """A child that the ledger allows is there, idle."""
+        role = parent.role.below(agent)
+        self.ledger.spawn(parent.id, id, agent, role.budget, at, asked)
+        role = role.narrowed(self.ledger.nodes[id])
+        child = Seat(id, role, parent, self._loop.create_future())
+        self.seats[id] = parent.below[id] = child
+        return child
+
+    def _give(self, child: Seat, task: str, at: int) -> None:
+        """The child has its task: its first run is in the journal from here on."""
+        child.messages = tuple(opening(task, child.role.instructions))
+        spec = self.spec_of(child, tuple(map(self.contents.put, child.messages)), at)
+        self._stage.store.begin(self._record(child, spec))
+
+    def _turn(self, child: Seat, at: int) -> None:
+        """The child runs, or waits for its turn."""
+        self._live[child.id] = child
+        if self.ledger.wake(child.id, at):
+            self._loop.call_soon(self._start, child)
+
+    def _start(self, child: Seat) -> None:
+        if self._broken or child.begun:
+            return
+        try:
+            self.begin(child, child.messages)
+        except Exception as exc:
+            self.fail(exc)
+
+    # Ends.
+
+    def _over(self, seat: Seat, future: asyncio.Future[RunResult]) -> None:
+        """A run has ended: whoever waits is told, and whoever waits for its slot has its turn."""
+        self._stage.runs.pop(seat.run, None)
+        self._by_run.pop(seat.run, None)
+        error = future.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        try:
+            self._ended_as(seat, future.result())
+        except Exception as exc:
+            self.fail(exc)
+
+    def _ended_as(self, seat: Seat, result: RunResult) -> None:
+        seat.effects, seat.result, seat.used = None, result, Used()
+        seat.spent.append(result.used)
+        self._live.pop(seat.id, None)
+        parent = seat.parent
+        if parent is not None:
+            self._closed(seat)
+            if parent.effects is not None:
+                parent.effects.inbox.post(self._end_of(seat, result))
+            self._next(parent)
+        if not seat.ended.done():
+            seat.ended.set_result(result)
+        if not self._live:
+            self._quiet()
+
+    def _closed(self, seat: Seat) -> None:
+        at = self._stage.clock()
+        self.ledger.close(seat.id, at)
+        if seat.parent is not None:
+            seat.parent.below.pop(seat.id, None)
+        assert seat.result is not None
+        parent = seat.parent.run if seat.parent is not None else ""
+        self._ended.append(
+            ChildRun(seat.run, seat.role.name, seat.result.status, seat.result.reason, seat.result.used, parent)
+        )
+
+    def _end_of(self, seat: Seat, result: RunResult) -> e.ChildEnded:
+        ref = self.contents.put(Message("assistant", result.text)) if result.text else ""
+        return e.ChildEnded(self._stage.clock(), seat.id, result.status, result.used, ref)
+
+    def _next(self, parent: Seat) -> None:
+        """Whoever has waited longest gets the slot that is free."""
+        at = self._stage.clock()
+        while id := self.ledger.next_queued(parent.id):
+            if not self.ledger.wake(id, at):
+                return
+            self._loop.call_soon(self._start, self.seats[id])
+
+    def _quiet(self) -> None:
+        result = self.root.result
+        if result is not None and not self.over.done():
+            self.ledger.close(self.root.id, self._stage.clock())
+            self.over.set_result(replace(result, children=tuple(self._ended)))
+
+    def fail(self, error: BaseException) -> None:
+        """Something has happened after which nothing of the tree can go on in this process."""
+        if self._broken:
+            return
+        self._broken = True
+        for seat in reversed(tuple(self._live.values())):
+            if seat.effects is not None:
+                seat.effects.inbox.fail(error)
+        for seat in self.seats.values():
+            if not seat.ended.done():
+                seat.ended.cancel()
+        if not self.over.done():
+            self.over.set_exception(error)
+
+    # Cancellation, leaves first.
+
+    def interrupt(self, cause: str) -> None:
+        """The run at the top is to end, and everything below it."""
+        if self.root.effects is not None:
+            self.root.effects.interrupt(cause)
+
+    def interrupt_below(self, seat: Seat, cause: str) -> None:
+        """Whatever runs below a seat is to end."""
+        for child in reversed(tuple(seat.below.values())):
+            self._cancel(child, cause)
+
+    def recall(self, seat: Seat, id: str) -> None:
+        """A delegation is not wanted any more."""
+        self._cancel(seat.delegations[id], "parent")
+
+    def _cancel(self, child: Seat, cause: str) -> None:
+        if child.effects is not None:
+            child.effects.interrupt(cause)
+        elif child.id in self._live and not child.cause:
+            # It has not begun: it does so without a slot, so that it has an end like any other.
+            child.cause = cause
+            queued = child.id in self.ledger.queue(child.parent.id) if child.parent else False
+            self.ledger.ended(child.id, self._stage.clock())
+            if queued:
+                self._loop.call_soon(self._start, child)
+
+    def grace(self, seat: Seat) -> int:
+        """Until when (ms) a seat that is stopping waits for those below it, which are stopping too."""
+        waits = (child.effects.waits_until for child in seat.below.values() if child.effects is not None)
+        return max((until + 1 for until in waits if until < NO_TIME), default=0)
+
+    def resting(self, seat: Seat, delegates_only: bool) -> None:
+        """A run is about to wait for something: for its children only, or for something of its own."""
+        self.ledger.waiting(seat.id, self._stage.clock(), delegates_only)
+
+
+def with_delegation(host: Host, agents: Mapping[str, Agent], runs: Mapping[str, Tree]) -> Host:
+    """The host with the tool by which a run in one of these trees gives tasks to these agents."""
+
+    async def carry(agent: str, task: str, context: ToolContext) -> ToolResult:
+        return await runs[context.run].delegate(agent, task, context)
+
+    return replace(host, tools={**host.tools, DELEGATE: delegate_tool(agents, carry)})

@@ -1,0 +1,53 @@
+"""Short ways to write policies with agents, delegating models, and runs of trees, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from run_fakes import Model, asks
+
+from engine.core.agents import AgentRules, Agents, TreeLimit
+from engine.core.policy import Limit, Policy
+from engine.run.agents import DELEGATE, Agent
+from engine.run.driver import Driver
+from engine.store import MemoryStore
+
+
+def limit(resource, maximum, *then, scope=None, reserve=0):
+    return Limit(resource=resource, max=maximum, then=then, scope=scope, reserve=reserve)
+
+
+def policy(*limits, blocks=None, carve=(), **tree):
+    """A policy with agents: ``tree`` are the limits on it, ``blocks`` the limits of each named agent."""
+    made = tuple(TreeLimit(resource=resource, max=maximum) for resource, maximum in tree.items())
+    rules = tuple(AgentRules(name=name, limits=tuple(own)) for name, own in (blocks or {}).items())
+    return Policy(name="test", limits=limits, agents=Agents(limits=made, carve=carve), agent=rules)
+
+
+def delegates(*tasks, agent="research", **said):
+    """A reply that gives each of these tasks to an agent."""
+    calls = [(DELEGATE, json.dumps({"agent": agent, "task": task})) for task in tasks]
+    return asks(*calls, **said)
+
+
+def agents(*names, client="helper", tools=()):
+    return [Agent(name, f"good at {name}", "You search.", client=client, tools=tools) for name in names]
+
+
+researcher = agents("research")
+
+
+def play(rules, main, helper=None, *, thread=None, **options):
+    """One run of a tree to its end: the result. ``helper`` is the model of the agents."""
+    options = {"agents": researcher, "journal": MemoryStore()} | options
+
+    async def go():
+        clients = {"main": main} | ({"helper": helper} if helper else {})
+        driver = Driver(rules, clients, **options)
+        return await asyncio.wait_for(driver.run("What is it?", thread=thread), 30)
+
+    return asyncio.run(go())
+
+
+__all__ = ["Model", "agents", "delegates", "limit", "play", "policy", "researcher"]
