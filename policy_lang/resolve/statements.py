@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES
 from policy_lang import tree
 from policy_lang.diagnostics import Label
+from policy_lang.names import quoted
 from policy_lang.quantities import COUNT, MAX, MONEY, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.ladders import ladder
@@ -286,8 +287,7 @@ def _no_answer(step: tree.Step, later: bool, report: Report) -> bool:
     elif not later:
         number = getattr(getattr(step, "count", None), "text", "N")
         help = f"write `reply {number}`: that often the model is told that there is no such tool, and may go on"
-    label = (
-        "expected `stop`, `finalize`, `extend` or `consult`" if later else "expected `reply N`, `stop` or `finalize`"
-    )
+    ends = ["stop", "finalize", *(["extend", "ask", "consult"] if later else [])]
+    label = f"expected {quoted(ends)}" if later else f"expected `reply N`, {quoted(ends)}"
     report.error("P208", message, step.span, label, help=help)
     return True
