@@ -10,6 +10,9 @@ import msgspec
 from msgspec import structs
 
 from engine.core import events as e
+from engine.core.decisions import Request
+from engine.core.texts import quantity
+from engine.core.vocabulary import RESOURCES
 from engine.store.protocol import Answer, Asked, JournalError, RequestRecord, RunRecord, TooLateError
 from engine.store.shared import moment
 
@@ -109,13 +112,19 @@ def _misfit(record: RequestRecord, answer: Answer) -> str:
         if answer.amount < 0:
             return f"asks for more {request.resource}: {answer.amount} is less than nothing"
         if request.up_to and answer.amount > request.up_to:
-            return f"asks for at most {request.up_to} more {request.resource}: {answer.amount} is above that"
+            most, given = _quantity(request, request.up_to), _quantity(request, answer.amount)
+            return f"asks for at most {most} more {request.resource}: {given} is above that"
         return ""
     if answer.amount:
         return f"is about a call of `{request.tool}`: an amount is no answer to it"
     if request.kind == "external":
         return "" if answer.value is not None else f"waits for the result of `{request.tool}`: give it"
     return "" if answer.value is None else _no_object(answer.value)
+
+
+def _quantity(request: Request, value: int) -> str:
+    known = RESOURCES.get(request.resource)
+    return quantity(known.unit if known else "count", value)
 
 
 def _no_object(text: str) -> str:

@@ -41,11 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from engine.run.effects import ProtocolError
     from engine.store.protocol import JournalError
 
     try:
         return {"list": _list, "show": _show, "resume": _resume, "cancel": _cancel}[args.verb](args)
-    except (JournalError, NotFound) as error:
+    except (JournalError, NotFound, ProtocolError) as error:
         print(f"policy runs {args.verb}: {error}", file=sys.stderr)
         return USAGE
 
