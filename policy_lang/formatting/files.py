@@ -31,7 +31,7 @@ class NotWritten(Exception):
 
 def load(name: str) -> Stored:
     """Read a file, through links. Raises ``Unreadable``."""
-    place = os.path.realpath(name)
+    place = os.path.realpath(name) if name else ""  # of nothing it would be the current directory
     info: os.stat_result | None = None
     with suppress(OSError, ValueError):  # told when it is opened
         info = os.stat(place)
