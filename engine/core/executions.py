@@ -53,8 +53,8 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
     facts, breakers = core.tools.facts(call.tool), _breakers_of(core, call)
-    if breakers and call.status == WAITING and _tripped_since(core, s, call, breakers, e.at):
-        return _answered_instead(core, s, e.at, found, "breaker")
+    if breakers and call.status == WAITING and (skip := _tripped_since(core, s, call, breakers, e.at))[0]:
+        return _answered_instead(core, s, e.at, found, "breaker", *skip)
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
     if e.at >= deadline:
         return _answered_instead(core, s, e.at, found, "no_time" if call.status == WAITING else "timed_out")
@@ -81,10 +81,10 @@ def _given_up(call: RoundCall) -> int:
     return call.unreported | (1 << (call.attempt - 1)) if known else call.unreported
 
 
-def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, ...], at: int) -> bool:
-    """With ``apply now``, did a breaker open after this call was judged? (Its own probe does not count.)"""
+def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, ...], at: int) -> tuple[int, int]:
+    """The verdict of the breakers with ``apply now`` that opened since this call was judged, save for its probes."""
     others = tuple(i for i in matching if core.breakers.all[i].apply == "now" and i not in call.probes)
-    return bool(others) and core.breakers.verdict(s.book.breakers, others, call.tool, call.args, at)[0] > 0
+    return core.breakers.verdict(s.book.breakers, others, call.tool, call.args, at)
 
 
 def _reserved(core: Core, s: State, call: RoundCall, at: int) -> tuple[State, RoundCall]:
@@ -117,16 +117,25 @@ def _skipped(core: Core, s: State, at: int, i: int, call: RoundCall) -> Reply:
     return Reply(i, call.id, text, "breaker", because=because)
 
 
-def _answered_instead(core: Core, s: State, at: int, i: int, why: str) -> Result:
-    """The call will not start (again): it gets a result that says why, and the round goes on without it."""
+def _skipped_by(core: Core, i: int, call: RoundCall, breaker: int) -> Reply:
+    text, because = breaker_text(core, breaker, call.tool)
+    return Reply(i, call.id, text, "breaker", because=because)
+
+
+def _answered_instead(core: Core, s: State, at: int, i: int, why: str, broken: int = 0, breaker: int = -1) -> Result:
+    """The call will not start (again): it gets a result that says why, and the round goes on without it.
+
+    ``broken`` and ``breaker`` are the verdict of the breakers, where one of them is why.
+    """
     call = s.round[i]
     if call.status == WAITING:
         s = structs.replace(s, book=structs.replace(s.book, tool_counts=_uncounted(core, s, call)))
     replied = RoundCall(
         call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes, unreported=_given_up(call)
     )
-    closed = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
-    after, decision = _one_less(core, s, at, _with(s.round, i, replied), unstarted=call.status == WAITING)
+    closed = _skipped_by(core, i, call, breaker) if why == "breaker" else closing(i, call, why)
+    unstarted = broken if call.status == WAITING else None
+    after, decision = _one_less(core, s, at, _with(s.round, i, replied), unstarted=unstarted)
     if isinstance(decision, End):
         return after, structs.replace(decision, close=(closed,))
     return after, structs.replace(closed, notes=decision.notes)
@@ -273,8 +282,9 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
         call = structs.replace(call, args=e.args, probes=())
     breakers = _breakers_of(core, call)
     matching = tuple(i for i in breakers if i not in call.probes)
-    if core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)[0]:
-        return _withheld(core, s, e.at, found, call, "breaker")
+    skip = core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)
+    if skip[0]:
+        return _withheld(core, s, e.at, found, call, "breaker", *skip)
     v, rule = core.react.granted(s.vars)
     if breakers:
         s, call = _reserved(core, s, call, e.at)
@@ -293,9 +303,14 @@ def _granted(core: Core, s: State, at: int, v: Values, i: int, call: RoundCall, 
     return Execute(s.n + 1, i, call.id, 1, tool_deadline(core, s, v, at, facts.timeout), because)
 
 
-def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) -> Result:
-    """What was held for the call is given back, and it gets a result that says why it did not run."""
-    v, _ = core.react.withheld(s.vars)
+def _withheld(
+    core: Core, s: State, at: int, i: int, call: RoundCall, why: str, broken: int = 0, breaker: int = -1
+) -> Result:
+    """What was held for the call is given back, and it gets a result that says why it did not run.
+
+    ``broken`` and ``breaker`` are the verdict of the breakers, where one of them is why.
+    """
+    v, _ = core.react.withheld(s.vars, broken)
     # No answer in time is a refusal; where nobody could be asked, nobody has refused.
     outcome = "denied" if why in ("refused", "expired") else ""
     replied = RoundCall(
@@ -305,7 +320,7 @@ def _withheld(core: Core, s: State, at: int, i: int, call: RoundCall, why: str) 
     notes: tuple[Note, ...] = ()
     if outcome and core.breakers.all:
         held, notes = _learn(core, held, (replied,), at, "now")
-    reply = _skipped(core, s, at, i, call) if why == "breaker" else closing(i, call, why)
+    reply = _skipped_by(core, i, call, breaker) if why == "breaker" else closing(i, call, why)
     return _closed(core, held, at, i, replied, reply, notes)
 
 
@@ -378,10 +393,13 @@ def _one_less(
     calls: tuple[RoundCall, ...],
     notes: tuple[Note, ...] = (),
     *,
-    unstarted: bool = False,
+    unstarted: int | None = None,
 ) -> Result:
-    """One call less is open; the last one completes the round: breakers learn its outcomes, and the ladders move."""
-    v, rule = core.react.unstarted(s.vars) if unstarted else core.react.tool_end(s.vars)
+    """One call less is open; the last one completes the round: breakers learn its outcomes, and the ladders move.
+
+    ``unstarted`` is for a call that was to run and is answered instead: the breakers' verdict on it, 0 if none is why.
+    """
+    v, rule = core.react.tool_end(s.vars) if unstarted is None else core.react.unstarted(s.vars, unstarted)
     if rule.effect.kind == "wait":
         after = State(v, at, s.n, s.call, calls, s.book)
         return after, Wait(wake_at(after), rule.origin, notes)

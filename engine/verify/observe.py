@@ -30,14 +30,18 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
     elif event in ("tool_end", "tool_ends"):
         seen.append(("tool_ended", {}))
     elif event == "unstarted":
-        seen += [("unstarted", {}), ("tool_ended", {})]
+        seen += [("unstarted", _skips(fields)), ("tool_ended", {})]
     elif event == "withheld":
-        seen.append(("withheld", {}))
+        seen.append(("withheld", _skips(fields)))
     elif event == "hosted" and effect.kind != "again":
         seen.append(("hosted", {}))
     if event == "failed":
         seen += _laddered(fields, effect)
     return seen + _of_effect(plans, event, fields, effect)
+
+
+def _skips(fields: Mapping[str, int]) -> dict[str, int]:
+    return {"skips": int(fields["broken"] > 0), "broken": fields["broken"]}
 
 
 def _laddered(fields: Mapping[str, int], effect: Effect) -> list[Observation]:

@@ -611,7 +611,8 @@ class Watch:
         reply = next((r for r in closed if isinstance(r, d.Reply) and r.id == id), None)
         if reply is not None and not tool.attempt and reply.why in ("no_time", "breaker"):
             tool.runs = False
-            self._observe("unstarted", {})
+            broken = self.breakers.broken(tool, self._at, "now") if reply.why == "breaker" else 0
+            self._observe("unstarted", {"skips": int(reply.why == "breaker"), "broken": broken})
             self.ledger.counts["tool_calls"] -= 1
             self._uncount(tool)
         if isinstance(decision, d.Reply):
@@ -678,10 +679,9 @@ class Watch:
             self._tool_done()
 
     def _withheld(self, tool: _Tool, reply: d.Reply, *, ends: bool) -> None:
-        if reply.why == "breaker" and not self.breakers.broken(tool, self._at):
-            self._break(f"F4: {reply.id} is skipped although its breaker is closed")
+        broken = self.breakers.broken(tool, self._at) if reply.why == "breaker" else 0
         tool.asked, tool.runs = False, False
-        self._observe("withheld", {})
+        self._observe("withheld", {"skips": int(reply.why == "breaker"), "broken": broken})
         self._uncount(tool)
         if reply.why in ("refused", "expired"):
             tool.outcome = "denied"

@@ -131,9 +131,10 @@ def _events(c: Context) -> dict[str, EventKind]:
     verdict += (FieldDef("round_refused", atomic, "1 + the atomic limit that refuses the whole round"),)
     over_above = FieldDef("above", flag, "a call of the round did not fit a pool of an ancestor")
     breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
+    skips = FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it")
     asks = flag if any(rule.ask for rule in c.policy.tools) else (0,)
     verdict += (
-        FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it"),
+        skips,
         FieldDef("asks", asks, "a person must allow it"),
         FieldDef("no_time", flag if tool_rules.keeps_time(c) else (0,), "what time is left is kept for the final call"),
     )
@@ -167,9 +168,9 @@ def _events(c: Context) -> dict[str, EventKind]:
             "judged", (over_above,), judging, "every call of the round that is not running has its result", inner=True
         ),
         EventKind("granted", (), tools, "a person allowed a call"),
-        EventKind("withheld", (), tools, "a call that was held will not start", inner=True),
+        EventKind("withheld", (skips,), tools, "a call that was held will not start", inner=True),
         EventKind("tool_end", (), tools, "a tool call has its result"),
-        *_unstarted(c),
+        *_unstarted(c, skips),
         EventKind("tool_ends", (FieldDef("answer", flag, "its result is the answer"),), tools, "a tool ends the run"),
         EventKind("spawn", spawns, live, "the run wants a child to run"),
         EventKind("cancel", (), live, "somebody wants the run to end"),
@@ -179,8 +180,8 @@ def _events(c: Context) -> dict[str, EventKind]:
     return {kind.name: kind for kind in kinds}
 
 
-def _unstarted(c: Context) -> tuple[EventKind, ...]:
-    kind = EventKind("unstarted", (), frozenset((Phase.TOOLS,)), "a call that was to run is answered instead")
+def _unstarted(c: Context, skips: FieldDef) -> tuple[EventKind, ...]:
+    kind = EventKind("unstarted", (skips,), frozenset((Phase.TOOLS,)), "a call that was to run is answered instead")
     return (kind,) if tool_rules.may_not_start(c) else ()
 
 

@@ -45,8 +45,8 @@ OBSERVATIONS = {
     "execute": "a tool call is to run; unknown, invalid, denied, limited, broken, asks, no_time",
     "asked": "a person is asked about a tool call, which is held for it; the same",
     "granted": "a person allowed a call that was asked about; broken",
-    "withheld": "a call that was asked about will not run: what was held for it is given back",
-    "unstarted": "a call that was to run will not start: what was counted for it is given back",
+    "withheld": "a call that was asked about will not run: what was held for it is given back; skips, broken",
+    "unstarted": "a call that was to run will not start: what was counted for it is given back; skips, broken",
     "start": "an execution begins; late, broken; ungranted: a person must allow it, and nobody has",
     "replied": "a tool call is answered instead of run; limit: 1 + the limit it did not fit; unknown, skips, broken",
     "hosted": "the provider executed a tool call",
@@ -414,7 +414,9 @@ def _calls_left(subjects: tuple[_Subject, ...]) -> Expr:
 def _breaker_laws(subjects: tuple[_Subject, ...], policy: Policy) -> list[tuple[list[Ghost], list[Check]]]:
     """What a skipped call leads to when its round is complete; a limit that goes before the breaker wins."""
     words, closed = "a call is skipped although its breaker is closed", seen_as("broken", 0)
-    checks = [Check("F4", "replied", words, Not(closed), seen_as("skips", 1))]
+    checks = [
+        Check("F4", seen, words, Not(closed), seen_as("skips", 1)) for seen in ("replied", "withheld", "unstarted")
+    ]
     order = policy.finalization.order
     limits = [s for s in subjects if s.in_rounds]
     ghosts: list[Ghost] = []
@@ -422,7 +424,11 @@ def _breaker_laws(subjects: tuple[_Subject, ...], policy: Policy) -> list[tuple[
         mine = [i + 2 for i, b in enumerate(breakers_of(policy)) if b.when_open == verb]
         if not mine:
             continue
-        cases = tuple(On("replied", Set(name, 1), all_of(seen_as("skips", 1), seen_as("broken", i))) for i in mine)
+        cases = tuple(
+            On(seen, Set(name, 1), all_of(seen_as("skips", 1), seen_as("broken", i)))
+            for i in mine
+            for seen in ("replied", "withheld", "unstarted")
+        )
         ghosts.append(Ghost(name, 0, (*cases, On("complete", Set(name, 0)))))
         if verb == "finalize":
             before = [holds(s.crowded, 0) for s in limits if order.index(s.plan.resource) < order.index("breaker")]

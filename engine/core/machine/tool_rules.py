@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.core.machine import asking_rules
 from engine.core.machine.expr import TRUE, And, Eq, Expr, Field, Le, Lit, Not, Var, all_of
 from engine.core.machine.failure_plan import Occasion, breaker_origin
-from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend
+from engine.core.machine.machine import Count, Effect, Grant, Phase, Rule, Set, Spend, Update
 from engine.core.machine.plan import Plan
 from engine.core.machine.rules import (
     NOT_FINAL,
@@ -166,7 +166,19 @@ def granted(c: Context) -> tuple[Rule, ...]:
 def withheld(c: Context) -> tuple[Rule, ...]:
     """Nobody allowed the call, or it may no longer start: what was held for it is given back."""
     back = tuple(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls")
-    return (Rule("withheld", TRUE, back, Effect("again"), "default: ask"),)
+    skipped = [
+        Rule(f"withheld.broken.{index + 1}", here, (*back, skip), Effect("again"), origin)
+        for index, here, skip, origin in _skipped(c)
+    ]
+    return (*skipped, Rule("withheld", TRUE, back, Effect("again"), "default: ask"))
+
+
+def _skipped(c: Context) -> list[tuple[int, Expr, Update, str]]:
+    """For each breaker that ends a run: that it skips the call, what is to be remembered of it, and its line."""
+    return [
+        (index, Eq(Field("broken"), Lit(index + 2)), Set(broken_flag(index), 1), breaker_origin(c.breakers[index]))
+        for index in ending_breakers(c)
+    ]
 
 
 def _unknown_tools(c: Context) -> list[Rule]:
@@ -238,9 +250,18 @@ def unstarted(c: Context) -> tuple[Rule, ...]:
     """A call that was to run is answered before it could start: what was counted for it is given back."""
     back: Updates = (*(Grant(p.fuel, 1) for p in c.plans if p.resource == "tool_calls"), Count(meter("tool_calls"), -1))
     last = to(Phase.JUDGING, Spend("open"), *back)
+    one, wait = Le(Var("open"), Lit(1)), (Spend("open"), *back)
+    rules: list[Rule] = []
+    for index, here, skip, origin in _skipped(c):
+        number = index + 1
+        rules += [
+            Rule(f"unstarted.broken.{number}.last", all_of(one, here), (*last, skip), Effect("again"), origin),
+            Rule(f"unstarted.broken.{number}.wait", here, (*wait, skip), Effect("wait"), origin),
+        ]
     return (
-        Rule("unstarted.last", Le(Var("open"), Lit(1)), last, Effect("again"), "default: execute"),
-        Rule("unstarted.wait", TRUE, (Spend("open"), *back), Effect("wait"), "default: execute"),
+        *rules,
+        Rule("unstarted.last", one, last, Effect("again"), "default: execute"),
+        Rule("unstarted.wait", TRUE, wait, Effect("wait"), "default: execute"),
     )
 
 
