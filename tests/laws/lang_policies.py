@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.core.policy import Policy
-from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES
+from engine.core.policy import Policy, TreeResourceName
+from engine.core.vocabulary import POOLABLE, PREFER_ORDER, REASONS, RESOURCES
 from policy_lang.quantities import MAX, duration_text, money_text
 
 COUNTS = st.one_of(
@@ -33,6 +33,10 @@ def _ladders(draw: st.DrawFn, resource: str, most: int | None) -> list[dict[str,
         return []
     if known.extendable and draw(st.booleans()):
         steps.append({"do": "extend", "by": draw(COUNTS.filter(bool))})
+    if known.askable and draw(st.booleans()):
+        more = COUNTS.filter(bool)
+        up_to = draw(more if most == 0 else st.one_of(st.none(), more))
+        steps.append({"do": "ask", "up_to": up_to, "times": draw(st.integers(1, 3))})
     for _ in range(draw(st.integers(0, 2))):
         steps.append({"do": "finalize", "using": draw(NAMES)})
         if resource != "wall" and draw(st.booleans()):
@@ -63,6 +67,7 @@ def _limits(draw: st.DrawFn, key: tuple[str, str | None]) -> dict[str, Any]:
         "max": most,
         "reserve": reserve,
         "atomic": resource == "tool_calls" and draw(st.booleans()),
+        "counting_approvals": resource == "wall" and draw(st.booleans()),
         "locked": draw(st.booleans()),
         "then": then,
     }
@@ -184,17 +189,54 @@ def _tools(draw: st.DrawFn) -> dict[str, Any]:
     return rule
 
 
+TREE: tuple[TreeResourceName, ...] = ("children", "live_children", "depth", "concurrent")
+
+
+@st.composite
+def _trees(draw: st.DrawFn) -> dict[str, Any]:
+    """An `agents` block: some limits, some pools shared and others carved."""
+    limits = [
+        {
+            "resource": resource,
+            "max": draw(st.one_of(st.none(), COUNTS.filter(lambda n: n > 0) if resource == "concurrent" else COUNTS)),
+            "locked": draw(st.booleans()),
+        }
+        for resource in draw(st.lists(st.sampled_from(TREE), unique=True, max_size=4))
+    ]
+    pools = draw(st.lists(st.sampled_from(POOLABLE), unique=True, max_size=4))
+    cut = draw(st.integers(0, len(pools)))
+    return {"limits": limits, "share": pools[:cut], "carve": pools[cut:]}
+
+
+@st.composite
+def _agents(draw: st.DrawFn, name: str, policy: list[dict[str, Any]]) -> dict[str, Any]:
+    """The block of one agent in a policy with these limits."""
+    locked = {(limit["resource"], limit["scope"]) for limit in policy if limit["locked"]}
+    keys = [key for key in KEYS if key[1] != "thread" and key not in locked]
+    limits = [draw(_limits(key)) for key in draw(st.lists(st.sampled_from(keys), unique=True, min_size=1, max_size=3))]
+    own = {(limit["resource"], limit["scope"]) for limit in limits}
+    inherited = [limit for limit in policy if limit["scope"] in ("run", None)]
+    inherited = [limit for limit in inherited if (limit["resource"], limit["scope"]) not in own]
+    made = {"name": name, "limits": limits, "failures": draw(_failure_rules())}
+    made["thresholds"] = draw(_thresholds([*limits, *inherited]))
+    return {**made, "tools": draw(st.lists(_tools(), max_size=2))}
+
+
+@st.composite
+def _thresholds(draw: st.DrawFn, limits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    limited = sorted({limit["resource"] for limit in limits if limit["max"] is not None} - {"attempt_wall"})
+    made: list[dict[str, Any]] = []
+    for resource in draw(st.lists(st.sampled_from(limited), max_size=3, unique=True)) if limited else ():
+        action = draw(st.sampled_from(["warn", "tell", "use"]))
+        words = {"tell": {"text": draw(TEXTS)}, "use": {"client": draw(CLIENTS)}, "warn": {}}[action]
+        made.append({"percent": draw(st.integers(1, 99)), "resource": resource, "action": action, **words})
+    return made
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """Any policy that this version can carry out."""
     limits = [draw(_limits(key)) for key in draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=6))]
-    limited = sorted({limit["resource"] for limit in limits if limit["max"] is not None} - {"attempt_wall"})
-    thresholds: list[dict[str, Any]] = []
-    if limited:
-        for resource in draw(st.lists(st.sampled_from(limited), max_size=3, unique=True)):
-            action = draw(st.sampled_from(["warn", "tell", "use"]))
-            words = {"tell": {"text": draw(TEXTS)}, "use": {"client": draw(CLIENTS)}, "warn": {}}[action]
-            thresholds.append({"percent": draw(st.integers(1, 99)), "resource": resource, "action": action, **words})
     models = draw(st.lists(st.from_regex(r"[a-z/.-]{1,8}", fullmatch=True), unique=True, min_size=1, max_size=3))
     prices = [
         {"model": model, "input": draw(COUNTS), "output": draw(COUNTS), "cached": draw(st.one_of(st.none(), COUNTS))}
@@ -205,11 +247,13 @@ def policies(draw: st.DrawFn) -> Policy:
             "name": draw(TEXTS),
             "limits": limits,
             "finalization": draw(_finalizations()),
-            "thresholds": thresholds,
+            "thresholds": draw(_thresholds(limits)),
             "failures": draw(_failure_rules()),
             "breakers": draw(st.lists(_breakers(), max_size=3, unique_by=repr)),
             "tools": draw(st.lists(_tools(), max_size=4)),
             "prices": prices,
+            "agents": draw(st.one_of(st.none(), _trees())),
+            "agent": [draw(_agents(name, limits)) for name in draw(st.lists(TEXTS, unique=True, max_size=2))],
         }
     )
 
@@ -265,6 +309,9 @@ class Writer:
                 return "stop"
             case "extend":
                 return f"extend {self._name(_amount(step.by, unit))} once"
+            case "ask":
+                most = f" up to {self._name(_amount(step.up_to, unit))}" if step.up_to else ""
+                return f"ask{most}{f' times {self._name(str(step.times))}' if step.times > 1 else ''}"
             case "consult":
                 return f"consult {step.name}"
             case "retry":
@@ -322,7 +369,8 @@ class Writer:
             return f"slow {self._name(duration_text(detector.ms))} of {n}"
         return f"{detector.kind} {n}"
 
-    def _limit(self, limit: Any) -> str:
+    def _limit(self, limit: Any, over: bool = False) -> str:
+        """``over``: it takes the place of a limit of the policy, and may be looser."""
         unit = RESOURCES[limit.resource].unit
         options = []
         if limit.scope is not None and (limit.scope != RESOURCES[limit.resource].scope or self.rng.random() < 0.5):
@@ -331,8 +379,10 @@ class Writer:
             options.append(f"reserve {self._name(_amount(limit.reserve, unit))}")
         if limit.resource == "tool_calls" and (limit.atomic or self.rng.random() < 0.5):
             options.append("atomic" if limit.atomic else "partial")
+        if limit.counting_approvals:
+            options.append("counting approvals")
         self.rng.shuffle(options)
-        head = ["locked"] if limit.locked else []
+        head = ["override"] if over else ["locked"] if limit.locked else []
         line = self._gap().join([*head, limit.resource, self._name(_amount(limit.max, unit)), *options])
         steps = self._steps(limit)
         return f"{line} {steps[0]}" if steps else self._line(line)
@@ -369,6 +419,23 @@ class Writer:
         self.rng.shuffle(clauses)
         return self._line("tool", literal(rule.glob), *clauses)
 
+    def _tree(self, agents: Any) -> str:
+        lines = []
+        for limit in agents.limits:
+            words = ["locked"] if limit.locked else []
+            lines.append(self._line(*words, limit.resource, self._name(_amount(limit.max, "count"))))
+        for word, names in (("share", agents.share), ("carve", agents.carve)):
+            lines += [self._line(word, ", ".join(names))] if names else []
+        return self._block("agents", lines)
+
+    def _agent(self, rules: Any, policy: Policy) -> str:
+        replaced = {limit.id for limit in policy.limits if limit.scope in ("run", None)}
+        lines = [self._limit(limit, limit.id in replaced) for limit in rules.limits]
+        lines += [self._threshold(threshold) for threshold in rules.thresholds]
+        lines += [self._failure(rule) for rule in rules.failures]
+        lines += [self._tool(rule) for rule in rules.tools]
+        return self._block(f"agent {literal(rules.name)}", lines)
+
     def _price(self, price: Any) -> str:
         cached = f"cached {money_text(price.cached)}" if price.cached is not None else ""
         fresh, output = f"input {money_text(price.input)}", f"output {money_text(price.output)}"
@@ -386,6 +453,8 @@ class Writer:
         statements += [self._failure(rule) for rule in policy.failures]
         statements += [self._breaker(breaker) for breaker in policy.breakers]
         statements += [self._tool(rule) for rule in policy.tools]
+        statements += [self._tree(policy.agents)] if policy.agents else []
+        statements += [self._agent(rules, policy) for rules in policy.agent]
         statements.append(self._block("prices", [self._price(price) for price in policy.prices]))
         statements += self.names
         self.rng.shuffle(statements)

@@ -62,3 +62,9 @@ def test_every_origin_names_a_line_of_the_file(policy: Policy, seed: int) -> Non
     for rule in loaded.tools:
         assert rule.origin is not None
         assert lines[rule.origin.line - 1].startswith("tool")
+    for agent in loaded.agent:
+        assert agent.origin is not None
+        assert lines[agent.origin.line - 1].startswith("agent")
+        for limit in agent.limits:
+            assert limit.origin is not None
+            assert limit.resource in lines[limit.origin.line - 1]
