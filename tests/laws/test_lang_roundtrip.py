@@ -10,6 +10,7 @@ from lang_policies import Writer, policies
 
 from engine.core.policy import Policy
 from policy_lang import checks, loads
+from policy_lang.explain_effective import effective
 
 SETTINGS = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -68,3 +69,9 @@ def test_every_origin_names_a_line_of_the_file(policy: Policy, seed: int) -> Non
         for limit in agent.limits:
             assert limit.origin is not None
             assert limit.resource in lines[limit.origin.line - 1]
+
+
+@SETTINGS
+@given(policies())
+def test_the_one_file_form_means_the_same(policy: Policy) -> None:
+    assert loads(effective(policy)).fingerprint() == policy.fingerprint()
