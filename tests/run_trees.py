@@ -50,4 +50,17 @@ def play(rules, main, helper=None, *, thread=None, **options):
     return asyncio.run(go())
 
 
-__all__ = ["Model", "agents", "delegates", "limit", "play", "policy", "researcher"]
+def tree_of(rules, main, helper, **options):
+    """The same, with the tree itself: its ledger is looked at."""
+    options = {"agents": researcher, "journal": MemoryStore()} | options
+
+    async def go():
+        driver = Driver(rules, {"main": main, "helper": helper}, **options)
+        handle = driver.start("What is it?")
+        tree = driver._runs[handle.run_id]
+        return tree, await asyncio.wait_for(handle, 30)
+
+    return asyncio.run(go())
+
+
+__all__ = ["Model", "agents", "delegates", "limit", "play", "policy", "researcher", "tree_of"]

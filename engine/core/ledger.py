@@ -89,16 +89,27 @@ class Ledger(Pooling):
         return self.spent(parent)
 
     def spawn(
-        self, parent: str, id: str, agent: str, budget: Budget, at: int, asked: Mapping[str, int] | None = None
+        self,
+        parent: str,
+        id: str,
+        agent: str,
+        budget: Budget,
+        at: int,
+        asked: Mapping[str, int] | None = None,
+        *,
+        given: bool = False,
     ) -> None:
-        """Spawn a child that ``may_spawn`` allows. Its pools are the least of what is asked, written and left above."""
+        """Spawn a child that ``may_spawn`` allows. Its pools are the least of what is asked, written and left above.
+
+        ``given``: it was spawned before, and ``budget`` is what it got then.
+        """
         node = self.nodes[parent]
         pools: list[Pool] = []
         carves: list[Carve] = []
         for ceiling in _ceilings(budget, asked or {}):
             place = _place(ceiling)
             left = None if ceiling.scope == "node" else self.left_above(parent, place)
-            maximum = ceiling.maximum if left is None else min(ceiling.maximum, left)
+            maximum = ceiling.maximum if left is None or given else min(ceiling.maximum, left)
             pools.append(Pool(place, ceiling, maximum, min(ceiling.kept, maximum)))
             if ceiling.resource in node.budget.carve and left is not None and all(c.resource != place for c in carves):
                 carves.append(Carve(place, maximum))

@@ -10,7 +10,7 @@ from engine.core import draws
 from engine.core.ledger import Ledger, wall_of
 from engine.core.messages import Usage
 from engine.core.policy import Price
-from engine.core.pooling import Node, Pool, refusal_of
+from engine.core.pooling import Left, Node, Pool
 from engine.core.state import NO_TIME, Pools, Refusal
 from engine.core.usage import cost
 
@@ -40,10 +40,10 @@ class Need(Struct, frozen=True, gc=False):
 def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
     """What the ledger shows the present run of node ``id``, which is about to ask for a call, a tool or a spawn."""
     node = ledger.nodes[id]
-    above = list(_above(ledger, node))
+    above = list(ledger.pools_above(id))
     least = need.least()
-    short = (found for found in above if found[1].free < least[found[1].resource])
-    full = (found for found in above if found[1].resource == draws.TOOL_ITERATIONS and found[1].free < 1)
+    short = (found for found in above if found.amount < least[found.pool.resource])
+    full = (found for found in above if found.pool.resource == draws.TOOL_ITERATIONS and found.amount < 1)
     tools, tools_limit = _tools(above)
     deadline, wall = _wall_above(ledger, node, at)
     return Pools(
@@ -59,26 +59,16 @@ def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
     )
 
 
-def _above(ledger: Ledger, node: Node) -> Iterator[tuple[Node, Pool]]:
-    """The pools of ancestors that bind the node: not those whose resource is carved out for it."""
-    if not node.parent:
-        return
-    carved = {carve.resource for carve in node.carves}
-    for owner, pool in ledger.pools_for(node.parent):
-        if pool.resource not in carved:
-            yield owner, pool
+def _first(found: Iterator[Left]) -> Refusal | None:
+    return next((each.refusal() for each in found), None)
 
 
-def _first(found: Iterator[tuple[Node, Pool]]) -> Refusal | None:
-    return next((refusal_of(owner.id, pool, pool.kept) for owner, pool in found), None)
-
-
-def _tools(above: list[tuple[Node, Pool]]) -> tuple[int | None, Refusal | None]:
-    pools = [(pool.free, owner, pool) for owner, pool in above if pool.resource == draws.TOOL_CALLS]
+def _tools(above: list[Left]) -> tuple[int | None, Refusal | None]:
+    pools = [found for found in above if found.pool.resource == draws.TOOL_CALLS]
     if not pools:
         return None, None
-    free, owner, pool = min(pools, key=lambda found: found[0])
-    return max(0, free), refusal_of(owner.id, pool, pool.kept)
+    least = min(pools, key=lambda found: found.amount)
+    return max(0, least.amount), least.refusal()
 
 
 def _wall_above(ledger: Ledger, node: Node, at: int) -> tuple[int, Refusal | None]:
@@ -88,21 +78,22 @@ def _wall_above(ledger: Ledger, node: Node, at: int) -> tuple[int, Refusal | Non
     return (NO_TIME, None) if nearest.deadline >= NO_TIME else (nearest.deadline, wall_of(nearest, at))
 
 
-def _largest_output(ledger: Ledger, node: Node, above: list[tuple[Node, Pool]], need: Need) -> int | None:
-    bounds = [bound for _, pool in above if (bound := _output_of(pool, need)) is not None]
-    shared = bounds or (ledger.children(node.id) and any(_output_of(pool, need) is not None for pool in node.pools))
+def _largest_output(ledger: Ledger, node: Node, above: list[Left], need: Need) -> int | None:
+    bounds = [bound for found in above if (bound := _output_of(found.pool, found.amount, need)) is not None]
+    below = ledger.children(node.id)
+    shared = bounds or (below and any(_output_of(pool, pool.free, need) is not None for pool in node.pools))
     if not shared:
         return None
     bounds.append(USUAL_OUTPUT if need.output_tokens is None else need.output_tokens)
     return max(1, min(bounds))
 
 
-def _output_of(pool: Pool, need: Need) -> int | None:
+def _output_of(pool: Pool, left: int, need: Need) -> int | None:
     """The output that a pool leaves for a call of this size; ``None``: it is about something else."""
     if pool.resource == draws.TOKENS:
-        return pool.free - need.input_tokens
+        return left - need.input_tokens
     if pool.resource == draws.OUTPUT_TOKENS:
-        return pool.free
+        return left
     if pool.resource == draws.COST and need.price is not None and need.price.output:
-        return (pool.free - cost(need.price, Usage(need.input_tokens))) * _PER // need.price.output
+        return (left - cost(need.price, Usage(need.input_tokens))) * _PER // need.price.output
     return None

@@ -8,7 +8,7 @@ taken out of that first, because its ancestors have set it aside already.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -94,6 +94,18 @@ class Node(Struct, frozen=True, gc=False):
         return at if self.paused < 0 else min(at, self.paused)
 
 
+class Left(NamedTuple):
+    """What one pool of ``node`` leaves to somebody below it."""
+
+    node: Node
+    pool: Pool
+    amount: int
+
+    def refusal(self) -> Refusal:
+        """The pool as what refuses something; what its owner keeps for its own end is as if it were not there."""
+        return refusal_of(self.node.id, self.pool, self.pool.kept)
+
+
 class Hold(Struct, frozen=True, gc=False):
     """What one thing in flight has taken: of which pools, and out of which carves (node, place there, amount)."""
 
@@ -121,26 +133,33 @@ class Pooling:
         """Node and key of everything that is held."""
         return tuple(self._holds)
 
-    def pools_for(self, id: str) -> Iterator[tuple[Node, Pool]]:
-        """The pools of a node and above that bind a child of it, with their owners, nearest first.
+    def pools_for(self, id: str) -> Iterator[Left]:
+        """The pools of a node and above that bind a child of it, nearest first, with what each leaves it."""
+        return self._left(self.path(id), 0)
 
-        What is carved out for a node has left the pools above it already: they are not asked again.
-        """
-        settled: set[int] = set()
-        for node in self.path(id):
-            for pool in node.pools:
-                if pool.ceiling.scope != "node" and pool.resource not in settled:
-                    yield node, pool
-            settled.update(carve.resource for carve in node.carves)
+    def pools_above(self, id: str) -> Iterator[Left]:
+        """The pools above a node that bind it, nearest first, with what each leaves it."""
+        return self._left(self.path(id), 1)
+
+    def _left(self, path: tuple[Node, ...], first: int) -> Iterator[Left]:
+        """What is carved out for a node has left the pools above already: it comes on top of what those leave."""
+        aside = [0] * len(draws.RESOURCES)
+        for height, node in enumerate(path):
+            if height >= first:
+                for pool in node.pools:
+                    if pool.ceiling.scope != "node":
+                        inside = aside[pool.resource]
+                        yield Left(node, pool, max(0, pool.free) + inside if inside else pool.free)
+            for carve in node.carves:
+                aside[carve.resource] += max(0, carve.left - carve.held)
 
     def spent(self, id: str) -> Refusal | None:
         """The nearest pool, from the node up, that leaves nothing for a child."""
-        found = (refusal_of(node.id, pool, pool.kept) for node, pool in self.pools_for(id) if pool.free <= 0)
-        return next(found, None)
+        return next((found.refusal() for found in self.pools_for(id) if found.amount <= 0), None)
 
     def left_above(self, id: str, resource: int) -> int | None:
         """What the pools from a node up leave of a resource to a child of it; ``None``: nothing limits it."""
-        left = [pool.free for _, pool in self.pools_for(id) if pool.resource == resource]
+        left = [found.amount for found in self.pools_for(id) if found.pool.resource == resource]
         return max(0, min(left)) if left else None
 
     def hold(self, id: str, key: str, amount: Draw) -> None:
@@ -205,8 +224,12 @@ class Pooling:
             self.nodes[node.id] = structs.replace(node, pools=pools, carves=tuple(carves))
 
     def raise_to(self, id: str, limit: str, maximum: int) -> None:
-        """A limit of the node was extended: its pool is larger from now on."""
+        """A limit of the node was extended: its pool is larger from now on, its wall later."""
         node = self.nodes[id]
+        wall = node.budget.wall
+        if wall is not None and wall.limit == limit and maximum > wall.maximum:
+            budget = structs.replace(node.budget, wall=structs.replace(wall, maximum=maximum))
+            node = structs.replace(node, budget=budget, deadline=node.deadline + maximum - wall.maximum)
         pools = tuple(
             structs.replace(pool, maximum=maximum) if pool.ceiling.limit == limit and maximum > pool.maximum else pool
             for pool in node.pools

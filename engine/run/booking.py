@@ -44,12 +44,12 @@ _ASKING = frozenset(
 class Account:
     """See the module. ``used`` is what has been charged for the run so far."""
 
-    def __init__(self, ledger: Ledger, node: str, compiled: Compiled, used: Used) -> None:
+    def __init__(self, ledger: Ledger, node: str, compiled: Compiled) -> None:
         self._ledger = ledger
         self._node = node
         self._compiled = compiled
         self._core: Core = compiled.core
-        self.used = used
+        self.used = Used()
         self._awaited = ""
         """Key of the attempt that something is held for."""
         self._held = draws.NOTHING
@@ -87,6 +87,14 @@ class Account:
             self.raise_maxima(state)
         if isinstance(decision, d.Call):
             self.hold(state, decision.max_output)
+
+    def resume(self, state: State, call: d.Call | None) -> None:
+        """Book all that a run has done in an earlier process, and hold what the ``call`` in flight may use."""
+        self.used = self._compiled.used(state)
+        self._ledger.charge(self._node, draws.draw_of(self.used))
+        self.raise_maxima(state)
+        if call is not None:
+            self.hold(state, call.max_output)
 
     def hold(self, state: State, largest: int | None) -> None:
         """Hold what the attempt in hand may use: its estimated input and its largest output."""

@@ -28,7 +28,8 @@ from engine.run.listeners import Listener, Observer, together
 from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive
 from engine.run.narrator import Narrator
-from engine.run.records import HostRecord, record_of, recorded_spec
+from engine.run.records import HostRecord, other_policy, record_of, recorded_spec
+from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
 from engine.run.result import RunResult, result_of
 from engine.run.streaming import RunBegan, RunEnded, Stream
@@ -160,7 +161,6 @@ class Driver:
             if role.agents:
                 told = self._told(run, stream)
                 tree = self._tree(run, store, thread, told)
-                tree.open(self._clock())
                 tree.begin(tree.root, tuple(messages))
                 return self._grow(tree, told, held)
             spec = RunSpec(
@@ -237,8 +237,19 @@ class Driver:
         if self.journal is None:
             raise RunError("this driver has no journal to resume from: pass `journal=`")
         record = self.journal.record(run_id)
-        held = None if record.ended else self._enter(record.top, record.thread)
+        if record.top != run_id:
+            raise RunError(f"run {run_id} is one of the tree below run {record.top}: resume that one")
+        below = len(self.journal.runs(tree=run_id)) > 1
+        held = None if record.ended and not below else self._enter(record.top, record.thread)
         try:
+            if self._role.agents or below:
+                told = self._told(run_id, stream)
+                tree = self._tree(run_id, self.journal, record.thread, told)
+                if record.fingerprint != self.compiled.fingerprint:
+                    raise other_policy(record, self.compiled)
+                handle = self._grow(tree, told, held)
+                regrow(tree, self.journal, cause)
+                return handle
             loaded = self.journal.load(run_id)
             spec = recorded_spec(
                 loaded, self.compiled, self._host, lambda: self._thread_used(record.thread), self._role.infos
@@ -246,7 +257,7 @@ class Driver:
             recorded = tuple((step.event, step.digest) for step in loaded.steps)
             return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held, cause)
         except BaseException as exc:
-            if not record.ended:
+            if held is not None or not record.ended:
                 self._left(record.thread, None, held)
             if isinstance(exc, ValueError):
                 raise RunError(str(exc)) from None

@@ -72,10 +72,7 @@ def recorded_spec(
     """
     record = recorded.record
     if record.fingerprint != compiled.fingerprint:
-        raise ValueError(
-            f"run {record.run} began under another policy (fingerprint {record.fingerprint[:12]}, this one has "
-            f"{compiled.fingerprint[:12]}): a run goes on under the policy it began with"
-        )
+        raise other_policy(record, compiled)
     then = msgspec.json.decode(record.host, type=HostRecord)
     _same_clients(record.run, then.clients, named(host))
     began: AnyEvent
@@ -105,6 +102,14 @@ def recorded_spec(
         overhead=then.overhead,
         clients=began.clients,
         node=(record.node or record.run) if node else "",
+    )
+
+
+def other_policy(record: RunRecord, compiled: Compiled) -> ValueError:
+    """What is said of a run that began under another policy."""
+    return ValueError(
+        f"run {record.run} began under another policy (fingerprint {record.fingerprint[:12]}, this one has "
+        f"{compiled.fingerprint[:12]}): a run goes on under the policy it began with"
     )
 
 

@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from engine.core.messages import Message
-from engine.core.state import Refusal, Used
+from engine.core.state import Refusal
 from engine.run.agents import Role
 
 if TYPE_CHECKING:
+    from engine.run.booking import Account
     from engine.run.member import TreeEffects
     from engine.run.result import RunResult
 
@@ -33,6 +34,7 @@ class Seat:
     """
 
     __slots__ = (
+        "account",
         "begun",
         "below",
         "cause",
@@ -43,13 +45,13 @@ class Seat:
         "messages",
         "parent",
         "posts",
+        "promised",
         "result",
         "role",
         "run",
         "runs",
-        "spent",
-        "used",
         "wishes",
+        "written",
     )
 
     def __init__(self, id: str, role: Role, parent: Seat | None, ended: asyncio.Future[RunResult]) -> None:
@@ -60,19 +62,22 @@ class Seat:
         self.run = id
         self.runs = 0
         self.begun = False
+        self.account: Account | None = None
+        """That of its present run with the ledger."""
+        self.promised: dict[str, tuple[str, str]] = {}
+        """Children that were spawned before the process died and not written down: id and agent, by tool call."""
         self.below: dict[str, Seat] = {}
         """Children that are not closed, in the order of their spawn."""
         self.cause = ""
         self.effects: TreeEffects | None = None
         self.delegations: dict[str, Seat] = {}
         self.wishes: dict[str, Wish] = {}
+        self.written = False
+        """Is its next run in the journal already?"""
         self.messages: tuple[Message, ...] = ()
         """How the present run begins; of one that has ended, its whole conversation."""
         self.posts: list[str] = []
         self.result: RunResult | None = None
-        self.used = Used()
-        """What its present run has been charged in an earlier process."""
-        self.spent: list[Used] = []
 
     def take_posts(self) -> tuple[str, ...]:
         """The messages that wait for the next call; they are part of it from here on."""

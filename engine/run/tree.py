@@ -66,7 +66,8 @@ class Tree:
         self._loop = asyncio.get_running_loop()
         self._stage = stage
         self.thread = thread
-        self._earlier = earlier
+        self.earlier = earlier
+        """What the earlier runs of the thread have used."""
         self.ledger = Ledger()
         self.contents = Contents(stage.store)
         self.root = Seat(id, role, None, self._loop.create_future())
@@ -80,7 +81,7 @@ class Tree:
 
     def open(self, at: int, asked: Mapping[str, int] | None = None) -> None:
         """The root is opened: its walls begin."""
-        earlier: Draw = NOTHING if self._earlier is None else draw_of(self._earlier)
+        earlier: Draw = NOTHING if self.earlier is None else draw_of(self.earlier)
         self.ledger.open(self.root.id, self.root.role.budget, at, earlier)
 
     # Runs.
@@ -91,12 +92,15 @@ class Tree:
         seat.runs += 1
         seat.delegations, seat.wishes = {}, {}
         seat.run = seat.id if seat.runs == 1 else f"{seat.id}{WAKE}{seat.runs}"
-        self.ledger.begin(seat.id)
         if seat.parent is None:
+            if seat.id not in self.ledger.nodes:
+                self.open(at)
             self.ledger.wake(seat.id, at)
+        self.ledger.begin(seat.id)
         spec = self.spec_of(seat, tuple(map(self.contents.put, messages)), at)
-        if seat.runs > 1 or seat.parent is None:
+        if not seat.written:
             self._stage.store.begin(self._record(seat, spec))
+        seat.written = False
         self.go(seat, spec, ())
 
     def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int) -> RunSpec:
@@ -113,17 +117,17 @@ class Tree:
             thread=self.thread,
             parent=seat.parent.run if seat.parent is not None else None,
             fingerprint=role.compiled.fingerprint,
-            thread_used=self._earlier if seat.parent is None else None,
+            thread_used=self.earlier if seat.parent is None else None,
             max_output=role.largest,
             overhead=role.overhead,
             clients=role.infos,
             node=seat.id,
         )
 
-    def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...]) -> None:
-        """Drive a run, from its journal as far as that goes."""
+    def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...], cause: str = "") -> None:
+        """Drive a run, from its journal as far as that goes; ``cause``: only to end it then."""
         stage, role = self._stage, seat.role
-        account = Account(self.ledger, seat.id, role.compiled, seat.used)
+        account = self.account(seat)
         listener = stage.follow(role, spec, self.contents.get)
         effects = TreeEffects(
             self,
@@ -141,8 +145,16 @@ class Tree:
         seat.begun, seat.effects = True, effects
         self._live[seat.id] = self._by_run[spec.run] = seat
         stage.runs[spec.run] = self
+        if cause:
+            effects.interrupt(cause)
         effects.inbox.serve(self._drive(seat, spec, effects))
         effects.inbox.result.add_done_callback(partial(self._over, seat))
+
+    def account(self, seat: Seat) -> Account:
+        """The account of the present run of a seat with the ledger."""
+        if seat.account is None:
+            seat.account = Account(self.ledger, seat.id, seat.role.compiled)
+        return seat.account
 
     async def _drive(self, seat: Seat, spec: RunSpec, effects: TreeEffects) -> RunResult:
         try:
@@ -156,7 +168,7 @@ class Tree:
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec)
-        place = None if seat.parent is None else seat.id
+        place = None if seat is self.root and seat.runs == 1 else seat.id
         record = record_of(spec, seat.role.policy_json, host)
         return structs.replace(
             record,
@@ -182,6 +194,8 @@ class Tree:
         """
         seat = self._by_run[context.run]
         child = seat.delegations.get(context.id)
+        if child is None and (promised := seat.promised.pop(context.id, None)):
+            child = self._spawn_for(seat, context.id, *promised, task, self._stage.clock())
         if child is None:
             answer = self._wished(seat, context.id, agent, task)
             if isinstance(answer, Refusal):
@@ -222,18 +236,24 @@ class Tree:
             if isinstance(decision, Refuse):
                 wish.answer = decision.refusal
             elif isinstance(decision, Spawn | Queue):
-                child = self.spawn(seat, event.child, event.agent, event.at)
-                wish.answer = seat.delegations[event.id] = child
-                self._give(child, wish.task, event.at)
-                self._turn(child, event.at)
+                wish.answer = self._spawn_for(seat, event.id, event.child, event.agent, wish.task, event.at)
+
+    def _spawn_for(self, seat: Seat, call: str, id: str, agent: str, task: str, at: int) -> Seat:
+        """A child is spawned for a tool call, and runs, or waits for its turn."""
+        child = seat.delegations[call] = self.spawn(seat, id, agent, at)
+        self._give(child, task, at)
+        self.turn(child, at)
+        return child
 
     def spawn(self, parent: Seat, id: str, agent: str, at: int, asked: Mapping[str, int] | None = None) -> Seat:
         """A child that the ledger allows is there, idle."""
         role = parent.role.below(agent)
         self.ledger.spawn(parent.id, id, agent, role.budget, at, asked)
-        role = role.narrowed(self.ledger.nodes[id])
-        child = Seat(id, role, parent, self._loop.create_future())
-        self.seats[id] = parent.below[id] = child
+        return self.seat(parent, id, role.narrowed(self.ledger.nodes[id]))
+
+    def seat(self, parent: Seat, id: str, role: Role) -> Seat:
+        """Somebody has a seat below another."""
+        child = self.seats[id] = parent.below[id] = Seat(id, role, parent, self._loop.create_future())
         return child
 
     def _give(self, child: Seat, task: str, at: int) -> None:
@@ -241,8 +261,9 @@ class Tree:
         child.messages = tuple(opening(task, child.role.instructions))
         spec = self.spec_of(child, tuple(map(self.contents.put, child.messages)), at)
         self._stage.store.begin(self._record(child, spec))
+        child.written = True
 
-    def _turn(self, child: Seat, at: int) -> None:
+    def turn(self, child: Seat, at: int) -> None:
         """The child runs, or waits for its turn."""
         self._live[child.id] = child
         if self.ledger.wake(child.id, at):
@@ -266,40 +287,51 @@ class Tree:
         if error is not None:
             self.fail(error)
             return
+        if self._broken:
+            return
         try:
             self._ended_as(seat, future.result())
         except Exception as exc:
             self.fail(exc)
 
     def _ended_as(self, seat: Seat, result: RunResult) -> None:
-        seat.effects, seat.result, seat.used = None, result, Used()
-        seat.spent.append(result.used)
+        seat.effects, seat.account = None, None
         self._live.pop(seat.id, None)
+        self.ended(seat, result)
         parent = seat.parent
         if parent is not None:
-            self._closed(seat)
             if parent.effects is not None:
-                parent.effects.inbox.post(self._end_of(seat, result))
+                self.tell(parent, seat)
             self._next(parent)
+        self.settle()
+
+    def ended(self, seat: Seat, result: RunResult) -> None:
+        """A run of this seat has ended so, now or in an earlier process."""
+        seat.result = result
+        if seat.parent is not None:
+            used, name = result.used, seat.role.name
+            self._ended.append(ChildRun(seat.run, name, result.status, result.reason, used, seat.parent.run))
+            self._close(seat)
         if not seat.ended.done():
             seat.ended.set_result(result)
-        if not self._live:
-            self._quiet()
 
-    def _closed(self, seat: Seat) -> None:
-        at = self._stage.clock()
-        self.ledger.close(seat.id, at)
-        if seat.parent is not None:
-            seat.parent.below.pop(seat.id, None)
-        assert seat.result is not None
-        parent = seat.parent.run if seat.parent is not None else ""
-        self._ended.append(
-            ChildRun(seat.run, seat.role.name, seat.result.status, seat.result.reason, seat.result.used, parent)
-        )
+    def _close(self, seat: Seat) -> None:
+        """Close a seat whose run has ended, once everything below it has, and then maybe the one above."""
+        parent = seat.parent
+        if parent is None or seat.result is None or seat.below:
+            return
+        self.ledger.close(seat.id, self._stage.clock())
+        parent.below.pop(seat.id, None)
+        self._close(parent)
 
-    def _end_of(self, seat: Seat, result: RunResult) -> e.ChildEnded:
+    def tell(self, parent: Seat, child: Seat) -> None:
+        """The end of a child reaches the run that has asked for it."""
+        assert parent.effects is not None
+        assert child.result is not None
+        result = child.result
         ref = self.contents.put(Message("assistant", result.text)) if result.text else ""
-        return e.ChildEnded(self._stage.clock(), seat.id, result.status, result.used, ref)
+        event = e.ChildEnded(self._stage.clock(), child.id, result.status, result.used, ref)
+        parent.effects.inbox.post(event)
 
     def _next(self, parent: Seat) -> None:
         """Whoever has waited longest gets the slot that is free."""
@@ -309,9 +341,10 @@ class Tree:
                 return
             self._loop.call_soon(self._start, self.seats[id])
 
-    def _quiet(self) -> None:
+    def settle(self) -> None:
+        """The tree is over when the run at the top has ended, and nothing below it goes on."""
         result = self.root.result
-        if result is not None and not self.over.done():
+        if result is not None and not self._live and not self.over.done():
             self.ledger.close(self.root.id, self._stage.clock())
             self.over.set_result(replace(result, children=tuple(self._ended)))
 

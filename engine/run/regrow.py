@@ -1,0 +1,177 @@
+"""A tree taken up again from its journal: the ledger as it stood, and every run that had not ended.
+
+The ledger is rebuilt from what the runs' own journals say: which children there were and what each was given, what
+every run has used, and what was in flight. Sums do not depend on the order in which they were made, so that it is the
+same ledger whatever ran side by side.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from engine.core import decisions as d
+from engine.core import events as e
+from engine.core.core import PHASE
+from engine.core.draws import draw_of
+from engine.core.machine.machine import Phase
+from engine.core.policy import Policy
+from engine.core.state import Outcome, State, Used
+from engine.core.step import replay
+from engine.run.effects import model_key, settles
+from engine.run.records import HostRecord, recorded_spec
+from engine.run.result import result_of
+from engine.run.seat import Seat
+from engine.run.tree import WAKE, Tree
+from engine.store import Recorded, RunRecord
+from engine.store.protocol import Journal
+
+
+class _Grown(Struct):
+    """A run of the journal with its seat, and for one that goes on: its state, and what was open at the end."""
+
+    recorded: Recorded
+    seat: Seat
+    outcome: Outcome | None = None
+    state: State | None = None
+    call: d.Call | None = None
+    asked: dict[str, e.SpawnRequested] = {}
+    told: frozenset[str] = frozenset()
+
+
+def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
+    """Rebuild a tree and let what had not ended go on; ``cause``: only to end it.
+
+    Raises:
+        ValueError: it began with other agents, clients or policy than the driver has.
+    """
+    loaded = [journal.load(record.run) for record in journal.runs(tree=tree.root.id)]
+    for step in loaded[0].steps:
+        if isinstance(step.event, e.RunStarted):
+            tree.earlier = step.event.thread_used
+    grown = [_grown(recorded, _seat(tree, recorded.record)) for recorded in loaded]
+    _book(tree, grown)
+    going = [one for one in grown if one.outcome is None or one.seat is tree.root]
+    by_id = {one.seat.id: one for one in grown}
+    for one in going:
+        _delegations(tree, one, by_id)
+    for one in sorted(going, key=lambda one: -one.seat.depth):
+        if one.recorded.steps:
+            _go(tree, one, cause or _orphaned(one, by_id))
+    for one in going:
+        if not one.recorded.steps:
+            _begin(tree, one, cause or _orphaned(one, by_id))
+    for one in going:
+        _tell(tree, one)
+    tree.settle()
+
+
+def _seat(tree: Tree, record: RunRecord) -> Seat:
+    id = record.node or record.run
+    seat = tree.seats.get(id)
+    if seat is tree.root and not tree.ledger.nodes:
+        tree.open(record.started)
+    if seat is None:
+        parent = tree.seats[id.rpartition(".")[0]]
+        if record.agent not in parent.role.agents:
+            raise ValueError(
+                f"run {record.run} is one of the agent `{record.agent}`, which this driver does not have: "
+                "pass it in `agents`"
+            )
+        role = parent.role.below(record.agent).under(Policy.model_validate_json(record.policy))
+        seat = tree.seat(parent, id, role)
+        tree.ledger.spawn(parent.id, id, record.agent, role.budget, record.started, given=True)
+    seat.run = record.run
+    seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
+    return seat
+
+
+def _grown(recorded: Recorded, seat: Seat) -> _Grown:
+    """What the steps of a run say of it."""
+    one = _Grown(recorded, seat)
+    asked: dict[str, e.SpawnRequested] = {}
+    told = set()
+    for step in recorded.steps:
+        event, decision = step.event, step.decision
+        if isinstance(event, e.ToolEnded):
+            asked.pop(event.id, None)
+        elif isinstance(event, e.SpawnRequested) and isinstance(decision, d.Spawn | d.Queue):
+            asked[event.id] = event
+        elif isinstance(event, e.ChildEnded):
+            told.add(event.child)
+        if one.call is not None and settles(event) == model_key(one.call.call, one.call.attempt):
+            one.call = None
+        if isinstance(decision, d.Call):
+            one.call = decision
+        if isinstance(decision, d.End):
+            one.outcome = decision.outcome
+    one.asked, one.told = asked, frozenset(told)
+    if one.outcome is None:
+        one.state = replay(seat.role.compiled, (step.event for step in recorded.steps))
+    return one
+
+
+def _book(tree: Tree, grown: list[_Grown]) -> None:
+    """Charge what all runs have used; close what has ended, leaves first."""
+    ledger = tree.ledger
+    for one in grown:
+        if one.state is not None:
+            account = tree.account(one.seat)
+            account.resume(one.state, one.call)
+            if one.recorded.steps:
+                ledger.wake(one.seat.id, one.recorded.record.started)
+        else:
+            used = one.recorded.record.used or Used()
+            ledger.charge(one.seat.id, draw_of(used))
+    ended = [one for one in grown if one.outcome is not None and one.seat.parent is not None]
+    for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
+        assert one.outcome is not None
+        tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
+
+
+def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:
+    """The open delegations of a run, with their children."""
+    for call, event in one.asked.items():
+        child = by_id.get(event.child)
+        if child is None:
+            one.seat.promised[call] = (event.child, event.agent)
+        else:
+            one.seat.delegations[call] = child.seat
+
+
+def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
+    """Why nobody waits for a run any more; empty if somebody does."""
+    if one.seat.parent is None:
+        return ""
+    above = by_id[one.seat.parent.id]
+    wanted = any(event.child == one.seat.id for event in above.asked.values())
+    if above.state is not None and wanted and above.state.vars[PHASE] != Phase.STOPPING:
+        return ""
+    return "parent"
+
+
+def _go(tree: Tree, one: _Grown, cause: str) -> None:
+    seat, recorded = one.seat, one.recorded
+    role = seat.role
+    spec = recorded_spec(recorded, role.compiled, role.host, lambda: tree.earlier, role.infos, node=True)
+    tree.go(seat, spec, tuple((step.event, step.digest) for step in recorded.steps), cause)
+
+
+def _begin(tree: Tree, one: _Grown, cause: str) -> None:
+    """A run of which the journal has no event yet: it begins now, or waits for its turn again."""
+    seat, record = one.seat, one.recorded.record
+    seat.runs, seat.cause = seat.runs - 1, cause
+    then = msgspec.json.decode(record.host, type=HostRecord)
+    seat.messages = tuple(map(tree.contents.get, then.messages))
+    seat.written = True
+    tree.turn(seat, record.started)
+
+
+def _tell(tree: Tree, one: _Grown) -> None:
+    """Ends of children that the journal of their parent does not know yet."""
+    for child in one.seat.delegations.values():
+        if child.result is not None and child.id not in one.told and one.seat.effects is not None:
+            tree.tell(one.seat, child)
+
+
+__all__ = ["regrow"]
