@@ -11,9 +11,7 @@ from engine.core.machine.machine import Phase, Rule
 from engine.core.state import (
     ASKED,
     EXTERNAL,
-    IMPLIED,
     NO_TIME,
-    REFUSED,
     REPLIED,
     STARTED,
     WAITING,
@@ -38,7 +36,7 @@ Result = tuple[State, AnyDecision]
 
 _WITH_PEOPLE = (ASKED, EXTERNAL)
 
-_GOING_ON = (WAITING, STARTED, IMPLIED, REFUSED)
+_GOING_ON = (WAITING, STARTED)
 """A call that runs or may; and a round of which more may come, because its reply was not shown."""
 
 _UNSTARTED = (WAITING, ASKED, EXTERNAL)
@@ -233,5 +231,7 @@ def suspended(s: State) -> bool:
     phase = s.vars[PHASE]
     if phase != Phase.TOOLS:
         return phase == Phase.ASKING
+    if s.call is not None and s.call.implied:
+        return False  # more calls of a reply that was not shown may follow
     statuses = {call.status for call in s.round}
     return not statuses.isdisjoint(_WITH_PEOPLE) and statuses.isdisjoint(_GOING_ON)

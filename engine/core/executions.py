@@ -21,10 +21,8 @@ from engine.core.state import (
     ASKED,
     ENDED,
     EXTERNAL,
-    IMPLIED,
     LATE_ATTEMPTS,
     NO_TIME,
-    REFUSED,
     REPLIED,
     STARTED,
     WAITING,
@@ -33,8 +31,6 @@ from engine.core.state import (
     State,
 )
 from engine.core.switching import wait
-
-_MARKS = (IMPLIED, REFUSED)
 
 
 def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
@@ -410,7 +406,7 @@ def _one_less(
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes)
     # More calls of a reply that was not shown may follow: what was judged is kept until the next call.
-    kept = _learnt(calls) if calls[-1].status in (IMPLIED, REFUSED) else ()
+    kept = _learnt(calls) if s.call is not None and s.call.implied else ()
     after = State(v, at, s.n, s.call, kept, s.book)
     return after, Continue(rule.origin, notes)
 
@@ -449,6 +445,6 @@ def _with(calls: tuple[RoundCall, ...], i: int, call: RoundCall) -> tuple[RoundC
 def find(calls: tuple[RoundCall, ...], id: str) -> int:
     """Position of a tool call in the round in hand, -1 if it is none of them."""
     for i, call in enumerate(calls):
-        if call.id == id and call.status not in _MARKS:
+        if call.id == id:
             return i
     return -1

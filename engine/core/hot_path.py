@@ -282,6 +282,7 @@ def step(state, event):
             or event.attempt != (call.attempt or 1)
             or event.usage is not None
             or event.ends
+            or state.call.implied
             or event.status == "deferred"
             <WATCHED_END>
             <COMPLETE_UNUSUAL>

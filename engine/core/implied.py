@@ -14,14 +14,12 @@ from msgspec import structs
 from engine.core import executions, replies
 from engine.core.core import PHASE, Core, Values
 from engine.core.decisions import Ask, Continue, End, Execute, Note, Reply, RunTools, Stop, Wait
-from engine.core.ends import Result, closing, end, passed, wake_at
-from engine.core.events import ModelReplied, Proposed, ToolRequested
+from engine.core.ends import Result, closing, end, passed, stop, unanswered, wake_at
+from engine.core.events import AWAITED, ModelReplied, Proposed, ToolRequested
 from engine.core.executions import find, verdict_again
 from engine.core.machine.machine import Phase, Rule
 from engine.core.rounds import Fold, round_number, tool_deadline
 from engine.core.state import ASKED, EXTERNAL, IMPLIED, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State
-
-_UNMETERED = Note("warn", "the provider reported no usage: nothing was charged for this attempt")
 
 
 def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
@@ -40,8 +38,7 @@ def model_replied(core: Core, s: State, e: ModelReplied) -> Result:
 
 
 def _mark(s: State) -> int:
-    status = s.round[-1].status if s.round else 0
-    return status if status in (IMPLIED, REFUSED) else 0
+    return 0 if s.call is None else s.call.implied
 
 
 def _may_join(s: State) -> bool:
@@ -54,6 +51,7 @@ def _may_join(s: State) -> bool:
 
 
 def _joined(core: Core, s: State, e: ToolRequested) -> Result:
+    assert s.call is not None
     v, mark = s.vars, _mark(s)
     notes: tuple[Note, ...] = ()
     call = RoundCall(e.id, e.name, e.args, WAITING)
@@ -65,15 +63,14 @@ def _joined(core: Core, s: State, e: ToolRequested) -> Result:
         mark = IMPLIED if rule.effect.kind == "round" else REFUSED
     elif e.at >= s.book.run.deadline:
         return _too_late(core, s, e.at, call)
-    others = s.round[:-1] if s.round else ()
-    position, marker = len(others), RoundCall("", "", "", mark)
+    s = structs.replace(s, vars=v, call=structs.replace(s.call, implied=mark))
     if mark == REFUSED:
         plan = core.pending_plan(v)
         answered = structs.replace(call, status=REPLIED, why=plan.resource)
-        after = State(v, e.at, s.n, s.call, (*others, answered, marker), s.book)
+        after = structs.replace(s, at=e.at, round=(*s.round, answered))
         text = core.refusal(plan, e.name, v, s.book, e.at)
-        return after, Reply(position, e.id, text, plan.resource, because=plan.origin, notes=notes)
-    return _judged(core, structs.replace(s, vars=v, round=(*others, marker)), e, notes)
+        return after, Reply(len(s.round), e.id, text, plan.resource, because=plan.origin, notes=notes)
+    return _judged(core, s, e, notes)
 
 
 def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ...]]:
@@ -91,9 +88,8 @@ def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ..
 
 
 def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> Result:
-    others, mark, position = s.round[:-1], s.round[-1], len(s.round) - 1
     fold = Fold(core, s, e.at, s.vars, s.n + 1, unasked=1)
-    fold.call(position, Proposed(e.id, e.name, e.args, registered=e.registered))
+    fold.call(len(s.round), Proposed(e.id, e.name, e.args, registered=e.registered))
     v, rule = core.react.judged(fold.values, fold.over_above)
     (verdict,), (call,), notes = fold.verdicts, fold.calls, (*notes, *fold.notes)
     book = structs.replace(s.book, tool_counts=fold.counts, breakers=fold.breakers)
@@ -103,7 +99,7 @@ def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> 
     if isinstance(verdict, Execute):
         began = e.at if core.tools.facts(e.name).breakers else 0
         call = structs.replace(call, status=STARTED, attempt=1, deadline=verdict.deadline, started=began)
-    after = State(v, e.at, s.n + 1, s.call, (*others, call, mark), book)
+    after = State(v, e.at, s.n + 1, s.call, (*s.round, call), book)
     return after, structs.replace(verdict, notes=notes)
 
 
@@ -111,7 +107,7 @@ def _too_late(core: Core, s: State, at: int, call: RoundCall) -> Result:
     after, decision = passed(core, s, at)
     if not isinstance(decision, Stop | End):
         return after, decision
-    return after, structs.replace(decision, close=(*decision.close, closing(len(s.round) - 1, call, "stopped")))
+    return after, structs.replace(decision, close=(*decision.close, closing(len(s.round), call, "stopped")))
 
 
 # -- a reply whose tools are known ------------------------------------------------------------------
@@ -121,10 +117,16 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
     """Charge it, judge the calls that are new, and give all verdicts in the model's order."""
     assert s.call is not None
     refused = _mark(s) == REFUSED
-    s, notes = replies.charged_for(core, s, e, s.call)
-    v, functions, _, extended = replies.sorted_out(core, s, e)
-    notes = (*notes, *extended, *(() if e.usage is not None or not core.amounts.metered else (_UNMETERED,)))
-    s = structs.replace(s, at=e.at, vars=v, round=s.round[:-1])
+    shown = structs.replace(s.call, implied=0)
+    s, notes = replies.charged_for(core, structs.replace(s, call=shown), e, shown)
+    if core.amounts.metered and (s.call is None or s.call.charged is None):
+        v, rule = core.react.unmetered(s.vars)
+        return _over(core, s, e, v, rule, notes)
+    v, functions, output, extended = replies.sorted_out(core, s, e)
+    notes, s = (*notes, *extended), structs.replace(s, at=e.at, vars=v)
+    if output:
+        v, rule = core.react.answered(v)
+        return _over(core, s, e, v, rule, notes)
     new = tuple(c for c in functions if find(s.round, c.id) < 0)
     if not new:
         return _settled(core, s, functions, notes, "default: round")
@@ -142,6 +144,16 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
         return end(core, structs.replace(s, book=book), e.at, v, rule, (*notes, *fold.notes), close=closed)
     after = State(v, e.at, s.n, s.call, (*s.round, *fold.calls), book)
     return _settled(core, after, functions, (*notes, *fold.notes), rule.origin, fold.verdicts)
+
+
+def _over(core: Core, s: State, e: ModelReplied, v: Values, rule: Rule, notes: tuple[Note, ...]) -> Result:
+    """The reply ends the run as it would in any host; what it has started by now is stopped first."""
+    named = [c for c in e.calls if c.kind in AWAITED]
+    known = [s.round[i] if (i := find(s.round, c.id)) >= 0 else RoundCall(c.id, c.name, c.args, WAITING) for c in named]
+    s = structs.replace(s, at=e.at, round=(*known, *(c for c in s.round if c not in known)))
+    if rule.effect.kind == "stop":
+        return stop(core, s, e.at, v, rule, notes, ref=e.ref)
+    return end(core, s, e.at, v, rule, notes, ref=e.ref, close=unanswered(s))
 
 
 def _settled(

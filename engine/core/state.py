@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from engine.core.breakers import BreakerState
 from engine.core.messages import Usage
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 """Version of the stored form; a stored state of another version is refused."""
 
 NO_TIME: Final = 1 << 62
@@ -104,6 +104,10 @@ class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
     ref: str = ""
 
 
+# A round that was opened by its first tool, before the reply was shown: it was admitted, or refused.
+IMPLIED, REFUSED = 1, 2
+
+
 class Earlier(Struct, frozen=True, gc=False, omit_defaults=True):
     """An attempt that another has followed, with what has been charged for it."""
 
@@ -121,7 +125,8 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The call in hand, or the last one; ``attempt`` 0 while a host's function is asked before it.
 
     ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``earlier`` are
-    the attempts before it, of this call and the one before: what they used may still be told.
+    the attempts before it, of this call and the one before: what they used may still be told. ``implied`` is IMPLIED
+    or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of them may follow.
     """
 
     id: str
@@ -135,6 +140,7 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     charged: Usage | None = None
     failure: Failure | None = None
     earlier: tuple[Earlier, ...] = ()
+    implied: int = 0
 
 
 def remembered(call: CallState, following: str) -> tuple[Earlier, ...]:
@@ -152,10 +158,6 @@ WAITING, STARTED, ENDED, REPLIED, ASKED = 0, 1, 2, 3, 4
 
 LATE_ATTEMPTS: Final = 53
 """Attempts of one tool call whose late ends are told apart: as many bits as every JSON reader keeps."""
-
-# What stands behind the calls of a round that was opened by its first tool, before the reply was shown: the round was
-# admitted, or refused.
-IMPLIED, REFUSED = 5, 6
 
 EXTERNAL = 7
 """Not in our hands: the host's user executes the call, or the tool has deferred it; its result will be reported."""

@@ -728,8 +728,10 @@ class Watch:
     def _merged(self, event: e.ModelReplied, decision: d.AnyDecision) -> None:
         """The reply of a round that was opened by its first tool: only what is new is judged."""
         self._implied = False
+        metered = any(not plan.counted and plan.resource != "wall" for plan in self.laws.plans)
+        known = self.ledger.attempts[event.call, event.attempt].usage is not None
         for call in event.calls:
-            if call.kind == "hosted":
+            if call.kind == "hosted" and (known or not metered):
                 self._grant("tool_calls")
                 self.ledger.count("tool_calls")
                 self._observe("hosted", {})

@@ -8,9 +8,10 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.host import FULL
 from engine.core.messages import Usage
-from engine.core.policy import Finalization, Finalize, Limit, Policy, ToolRule
+from engine.core.policy import Breaker, Detector, Finalization, Finalize, Limit, Policy, ToolRule
 from engine.core.state import State
 from engine.core.step import Compiled, compile
+from engine.verify.watch import Watch
 
 NO_ROUNDS = tuple(ability for ability in FULL if ability != "rounds")
 REPLY = e.ModelReplied(0, "1", calls=tuple(e.Proposed(f"1.{i}", "search") for i in range(3)), usage=Usage(5, 1))
@@ -115,3 +116,77 @@ def test_after_the_deadline_nothing_joins() -> None:
     stop = decisions[1]
     assert isinstance(stop, d.Stop)
     assert (stop.cancel, [reply.id for reply in stop.close]) == (("1.0",), ["1.1"])
+
+
+TOKENS = Limit(resource="tokens", max=1_000)
+UNMETERED = e.ModelReplied(1, "1", calls=REPLY.calls)
+OUTPUT = e.ModelReplied(1, "1", calls=(*REPLY.calls[:1], e.Proposed("1.9", "answer", kind="output")), usage=Usage(5, 1))
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["generated", "reference"])
+@pytest.mark.parametrize(
+    ("reply", "status", "reason"),
+    [(UNMETERED, "failed", "usage_unknown"), (OUTPUT, "completed", "answer")],
+    ids=["no usage", "answer"],
+)
+def test_a_reply_that_ends_the_run_stops_what_has_begun(
+    reference: bool, reply: e.ModelReplied, status: str, reason: str
+) -> None:
+    policy = Policy(name="p", limits=(TOKENS,))
+    compiled, watch = compile(policy, reference=reference), Watch(policy)
+    events = (e.RunStarted(0, "r", profile=NO_ROUNDS), e.CallRequested(0, "1"), wanted("1.1"), wanted("1.0"), reply)
+    state, seen = compiled.initial, []
+    for event in (*events, e.ToolEnded(2, "1.1", status="cancelled"), e.ToolEnded(2, "1.0", status="cancelled")):
+        state, decision = compiled.step(state, event)
+        watch.see(event, decision)
+        seen.append(decision)
+    stop, _, end = seen[-3:]
+    assert isinstance(stop, d.Stop)
+    assert set(stop.cancel) == {"1.0", "1.1"}
+    assert {reply.id for reply in stop.close} == {c.id for c in reply.calls if c.kind == "function"} - {"1.0", "1.1"}
+    assert isinstance(end, d.End)
+    assert (end.outcome.status, end.outcome.reason) == (status, reason)
+    assert watch.broken == []
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["generated", "reference"])
+@pytest.mark.parametrize("reply", [UNMETERED, OUTPUT], ids=["no usage", "answer"])
+def test_with_nothing_in_flight_it_ends_at_once(reference: bool, reply: e.ModelReplied) -> None:
+    compiled = compile(Policy(name="p", limits=(TOKENS,)), reference=reference)
+    events = (e.RunStarted(0, "r", profile=NO_ROUNDS), e.CallRequested(0, "1"), wanted("1.0"), e.ToolEnded(0, "1.0"))
+    _, decisions = run(compiled, *events, reply)
+    end = decisions[-1]
+    assert isinstance(end, d.End)
+    assert {reply.id for reply in end.close} == {c.id for c in reply.calls if c.kind == "function"} - {"1.0"}
+
+
+def test_usage_that_was_reported_before_is_usage() -> None:
+    compiled, state = begun(TOKENS)
+    told = e.UsageReported(0, "1", 1, Usage(5, 1))
+    _, decisions = run(compiled, wanted("1.0"), told, UNMETERED, state=state)
+    assert isinstance(decisions[-1], d.RunTools)
+
+
+def test_a_round_that_was_opened_by_its_tools_holds_nothing_but_calls() -> None:
+    compiled, state = begun()
+    state, _ = run(compiled, wanted("1.0"), state=state)
+    assert [call.id for call in state.round] == ["1.0"]
+    assert state.call is not None
+    assert state.call.implied
+    state, _ = run(compiled, REPLY, state=state)
+    assert state.call is not None
+    assert not state.call.implied
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_breakers_are_told_each_outcome_once(when: str) -> None:
+    """A round that has ended may go on with another tool, or be completed again by its reply."""
+    trips = (Detector(kind="failures", n=2),)
+    compiled = compile(Policy(name="p", breakers=(Breaker(glob="*", trips=trips),)))
+    failed = e.ToolEnded(0, "1.0", status="failed")
+    start = (e.RunStarted(0, "r", profile=NO_ROUNDS), e.CallRequested(0, "1"), wanted("1.0"), failed)
+    shown = e.ModelReplied(0, "1", calls=REPLY.calls[:2])
+    more = (wanted("1.1"), e.ToolEnded(0, "1.1", status="cancelled"))
+    state, _ = run(compiled, *start, *((shown, *more) if when == "before" else (*more, shown)))
+    (breaker,) = state.book.breakers
+    assert (breaker.failures, breaker.opened) == (1, None)

@@ -1,4 +1,4 @@
-"""A breaker that ends a run, or makes its next call final, does so wherever it first skips: also at a grant and a start."""
+"""A breaker that ends a run, or makes its next call final, acts wherever it first skips: at a grant and a start too."""
 
 from __future__ import annotations
 

@@ -121,6 +121,8 @@ def _events(c: Context) -> dict[str, EventKind]:
     live, ready, calling = Phase.LIVE, frozenset((Phase.READY,)), frozenset((Phase.CALLING,))
     asking = frozenset((Phase.ASKING,))
     judging, tools = frozenset((Phase.JUDGING,)), frozenset((Phase.TOOLS,))
+    # A reply may be shown after some of its tools have been asked for, or have ended.
+    shown = calling | tools | ready
     again = frozenset((Phase.WAITING, Phase.CALLING))
     cut = FieldDef("cut", flag, "the attempt was cut by the run's own deadline")
     delivered = FieldDef("delivered", flag, "text was shown that cannot be taken back")
@@ -150,13 +152,13 @@ def _events(c: Context) -> dict[str, EventKind]:
             "the host's function has answered",
         ),
         EventKind("extension", asking_rules.answer_fields(c), asking, "a person has answered about a limit"),
-        EventKind("answered", (), calling, "the model answered in text"),
+        EventKind("answered", (), shown, "the model answered in text"),
         EventKind("empty", (), calling, "the model answered without visible text"),
         EventKind("paused", (more,), calling, "the provider paused the turn"),
         EventKind(
             "failed", (*amounts, cut, delivered, *_ladders(c)), calling, "the attempt failed", ("amounts", "ladders")
         ),
-        EventKind("unmetered", (), calling, "a reply without usage, where usage is limited"),
+        EventKind("unmetered", (), shown, "a reply without usage, where usage is limited"),
         EventKind("unpriced", (), ready, "a model without a price, where cost is limited"),
         EventKind("hosted", (), calling, "the provider executed a tool call by itself"),
         EventKind("handoff", amounts, calling, "the model hands over to another agent", ("amounts",)),

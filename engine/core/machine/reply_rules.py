@@ -9,12 +9,16 @@ from engine.core.machine.machine import Effect, Phase, Rule, Set, Spend, Update
 from engine.core.machine.rules import NOT_FINAL, Context, late, to
 from engine.core.policy import FailureStep
 
+_TOOLS_BEGUN = Eq(Var("phase"), Lit(Phase.TOOLS))
+"""In a host that shows no whole replies, tools may have started before their reply is known."""
+
 
 def answered(c: Context) -> tuple[Rule, ...]:
-    """Text, or a structured answer: the run has what it was made for."""
-    end = to(Phase.ENDED)
+    """Text, or a structured answer: the run has what it was made for; tools that have begun before are stopped."""
+    end, stop = to(Phase.ENDED), to(Phase.STOPPING)
     return (
         Rule("answered.final", Not(NOT_FINAL), end, Effect("end", word="finalized"), "default: answer"),
+        Rule("answered.stop", _TOOLS_BEGUN, stop, Effect("stop", word="completed"), "default: answer"),
         Rule("answered.completed", TRUE, end, Effect("end", word="completed"), "default: answer"),
     )
 
@@ -90,8 +94,11 @@ def _occasion(c: Context, place: int, failure: FailurePlan) -> Occasion:
 
 def unmetered(c: Context) -> tuple[Rule, ...]:
     """Usage is limited and nobody knows it: a run without numbers cannot be held to them."""
-    end = to(Phase.ENDED)
-    return (Rule("unmetered", TRUE, end, Effect("end", word="usage_unknown"), "default: usage"),)
+    end, stop = to(Phase.ENDED), to(Phase.STOPPING)
+    return (
+        Rule("unmetered.stop", _TOOLS_BEGUN, stop, Effect("stop", word="usage_unknown"), "default: usage"),
+        Rule("unmetered", TRUE, end, Effect("end", word="usage_unknown"), "default: usage"),
+    )
 
 
 def unpriced(c: Context) -> tuple[Rule, ...]:
