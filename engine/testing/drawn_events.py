@@ -19,7 +19,11 @@ _ATTEMPTS = st.integers(0, 3)
 _TIMES = st.sampled_from([0, 1, 2, 10, 50, 5_000, 5_100])
 
 
-_KINDS: list[Literal["function", "output", "hosted"]] = ["function", "function", "function", "hosted", "output"]
+_LIMIT_IDS = st.sampled_from(["tool_iterations", "tool_calls", "tokens", "llm_attempts", "unknown_tools", "cost", "x"])
+_KINDS: list[Literal["function", "output", "hosted", "external", "handoff", "agent"]] = [
+    *("function", "function", "function", "function", "hosted", "output"),
+    *("external", "handoff", "agent"),
+]
 
 
 @st.composite
@@ -55,7 +59,7 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
         usage=usage,
     )
     answers: st.SearchStrategy[Any] = st.sampled_from(["granted", "granted", "refused", "expired", "nobody"])
-    statuses: st.SearchStrategy[Any] = st.sampled_from(["failed", "timed_out", "cancelled", "denied"])
+    statuses: st.SearchStrategy[Any] = st.sampled_from(["failed", "timed_out", "cancelled", "denied", "deferred"])
     ends: st.SearchStrategy[Any] = st.sampled_from(["", "", "answer", "stop"])
     return st.one_of(
         st.builds(
@@ -78,6 +82,9 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
             e.ApprovalGiven, at=_TIMES, id=_TOOL_IDS, answer=answers, args=st.sampled_from([None, None, "other"])
         ),
         st.builds(e.ToolEnded, at=_TIMES, id=_TOOL_IDS, attempt=_ATTEMPTS, status=statuses),
+        st.builds(
+            e.ExtensionAnswered, at=_TIMES, id=_LIMIT_IDS, answer=answers, amount=st.sampled_from([0, 1, 50, -1])
+        ),
         st.builds(e.Tick, at=_TIMES),
         st.builds(e.Cancelled, at=_TIMES),
     )

@@ -53,7 +53,8 @@ class Turn:
     ``stubborn``: asks for its tools even in the final call. ``reports``: usage told before the end.
     ``retry_after`` and ``jitter`` come with a failure. ``patient``: people are asked after the other tools have ended.
     ``lost``: how often the host asks for the attempt again as if it had crashed. ``interrupt`` comes while the
-    attempt is in flight, ``interrupt_tools`` while its tools run, ``interrupt_people`` while only people are awaited. ``takes``: milliseconds of each thing that happens.
+    attempt is in flight, ``interrupt_tools`` while its tools run, ``interrupt_people`` while only people are awaited.
+    ``takes``: milliseconds of each thing that happens.
     """
 
     text: bool = False
@@ -86,8 +87,8 @@ class World:
     """``turns`` by attempt; when there are none left, the model answers. ``resolver``: how its functions answer.
 
     ``advice``: the steps that its consultants choose. ``grants``: what people answer about limits, in turn, the amount
-    they grant, or less than 0 for a refusal; ``thinks``: how long they take for any answer (ms). ``clients``: those it can route to by name. ``retracts``: text
-    that was shown can be taken back.
+    they grant, or less than 0 for a refusal; ``thinks``: how long they take for any answer (ms). ``clients``: those it
+    can route to by name. ``retracts``: text that was shown can be taken back.
     ``stuck``: what is cancelled never reports its end. ``before``: what earlier runs of the thread have used.
     ``early``: the host shows no whole rounds, and starts the tools of a reply before it reports the reply.
     """
