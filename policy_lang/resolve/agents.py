@@ -20,6 +20,16 @@ from policy_lang.resolve.values import Use, Values
 from policy_lang.source import Span
 
 _WORDS = {"share": "shared", "carve": "carved"}
+_MEANT = {
+    "childs": "children",
+    "max_children": "children",
+    "max_depth": "depth",
+    "levels": "depth",
+    "concurrency": "concurrent",
+    "parallel": "concurrent",
+    "reserve": "carve",
+}
+"""What other words people write for the lines of `agents`."""
 
 
 class TreeRules:
@@ -129,7 +139,7 @@ def _tree_resource(word: tree.Word, report: Report) -> str | None:
             help="write it in `limits`, or in the block of an `agent`; `share` and `carve` say how agents draw on it",
         )
         return None
-    near = nearest(word.text, [*TREE_RESOURCES, "share", "carve"])
+    near = _MEANT.get(word.text) or nearest(word.text, [*TREE_RESOURCES, "share", "carve"])
     help = f"did you mean `{near}`?" if near else f"known: {quoted(TREE_RESOURCES, 'and')}"
     fix = (Edit(word.span, near),) if near else ()
     report.error("P201", f"unknown limit `{word.text}` of `agents`", word.span, "cannot be limited", help=help, fix=fix)
