@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from engine.core.vocabulary import PREFER_ORDER, RESOURCES
+from engine.core.vocabulary import PREFER_ORDER, RESOURCES, TREE_RESOURCES
 from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.names import quoted
@@ -121,10 +121,19 @@ class ThresholdLine(NamedTuple):
 
 def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
     percent = values.percent(line.percent, "a threshold")
-    resource = values.word(line.resource, tuple(RESOURCES), "resource")
+    tree_wide = isinstance(line.resource, tree.Name) and line.resource.text in TREE_RESOURCES
+    resource = None if tree_wide else values.word(line.resource, tuple(RESOURCES), "resource")
     action = values.word(line.action, ("warn", "tell", "use"), "action")
     client = _threshold_client(line, values) if action == "use" else None
     text = None if action == "use" else _threshold_text(line, action, values)
+    if tree_wide:
+        values.report.error(
+            "P310",
+            f"`{line.resource.span.text}` has no threshold",
+            line.resource.span,
+            "an agent too many is refused, and nobody warned before",
+            help="remove it",
+        )
     if resource == "attempt_wall":
         values.report.error(
             "P310",
