@@ -10,7 +10,9 @@ from importlib import import_module
 from benchmarks import report
 from benchmarks.harness import FULL, QUICK
 
-PARTS = ("decision", "frontend", "start", "loop", "network", "journal", "memory", "exploration", "instructions")
+PARTS = (
+    "decision", "frontend", "start", "loop", "network", "journal", "resuming", "memory", "exploration", "instructions",
+)  # fmt: skip
 """Modules of this package with ``sections(effort)``, in the order of the table."""
 
 

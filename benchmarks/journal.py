@@ -73,8 +73,8 @@ def _appending(steps: tuple[Any, ...], effort: Effort) -> Section:
         bare = sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)
         try:
             cases = (
-                Case(ANCHOR, _bare(bare, rows), len(steps)),
-                Case("append to ours", _append(store, steps), len(steps)),
+                Case(ANCHOR, inserts(bare, rows), len(steps)),
+                Case("append to ours", appends(store, steps), len(steps)),
             )
             times = measure(cases, effort.longer(2), WALL)
         finally:
@@ -92,7 +92,7 @@ def _appending(steps: tuple[Any, ...], effort: Effort) -> Section:
     return section
 
 
-def _append(store: SqliteStore, steps: tuple[Any, ...]) -> Callable[[], None]:
+def appends(store: SqliteStore, steps: tuple[Any, ...]) -> Callable[[], None]:
     numbers = itertools.count()
 
     def run() -> None:
@@ -104,7 +104,7 @@ def _append(store: SqliteStore, steps: tuple[Any, ...]) -> Callable[[], None]:
     return run
 
 
-def _bare(db: sqlite3.Connection, rows: list[tuple[str, str, str]]) -> Callable[[], None]:
+def inserts(db: sqlite3.Connection, rows: list[tuple[str, str, str]]) -> Callable[[], None]:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
     columns = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,19 +36,17 @@ class Database:
         self.connection = connect(path, read_only)
         self.current = version_of(self.connection) == SCHEMA_VERSION
 
-    def write(self, *statements: Statement, must_change: bool = False) -> None:
-        """All statements and the pending contents, or nothing.
+    def write(self, sql: str, values: Row, more: Sequence[Statement] = ()) -> None:
+        """A statement, those that belong to it, and the pending contents: all or nothing.
 
-        Integrity errors are the caller's to explain. Raises ``Unchanged`` if the first ``must_change`` something and
-        does not.
+        The first one must change something, or ``Unchanged`` is raised. Integrity errors are the caller's to explain.
         """
         with self.lock:
             try:
-                if len(statements) == 1 and not self.pending:
-                    if not self.connection.execute(*statements[0]).rowcount and must_change:
-                        raise Unchanged
-                else:
-                    self._transact(statements, must_change)
+                if more or self.pending:
+                    self._transact(((sql, values), *more))
+                elif not self.connection.execute(sql, values).rowcount:
+                    raise Unchanged
             except sqlite3.IntegrityError:
                 raise
             except (sqlite3.Error, OverflowError) as error:
@@ -86,7 +84,7 @@ class Database:
         with self.lock:
             try:
                 if self.pending:
-                    self.write()
+                    self._flush()
             finally:
                 self.connection.close()
                 self.pending = {}
@@ -94,12 +92,17 @@ class Database:
     def damaged(self, what: str, why: str) -> JournalError:
         return JournalError(f"{self.path}: {what} is damaged ({why}); restore the file from a copy")
 
-    def _transact(self, statements: tuple[Statement, ...], must_change: bool) -> None:
+    def _flush(self) -> None:
+        try:
+            self._transact(())
+        except sqlite3.Error as error:
+            raise explained(self.path, error) from None
+
+    def _transact(self, statements: Sequence[Statement]) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             for number, statement in enumerate(statements):
-                changed = self.connection.execute(*statement).rowcount
-                if not number and must_change and not changed:
+                if not self.connection.execute(*statement).rowcount and not number:
                     raise Unchanged
             self.connection.executemany(_KEEP, self.pending.items())
             self.connection.execute("COMMIT")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 from msgspec import structs
 
 from engine.core.decisions import NUMBERED, AnyDecision, End, digest
 from engine.store.protocol import JournalError, RunRecord
+
+_NUMBERED: Final = frozenset[type](NUMBERED)
 
 Clock = Callable[[], int]
 """Milliseconds since 1970 (UTC)."""
@@ -22,7 +25,7 @@ def wall_clock() -> int:
 
 def digest_of(decision: AnyDecision) -> str:
     """The digest a journal keeps: empty where a decision starts nothing."""
-    return digest(decision) if isinstance(decision, NUMBERED) else ""
+    return digest(decision) if decision.__class__ in _NUMBERED else ""
 
 
 def ended(record: RunRecord, end: End) -> RunRecord:

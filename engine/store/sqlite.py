@@ -83,7 +83,7 @@ class SqliteStore:
         if owner is not None:
             sql, values = f"{sql} WHERE {_HELD}", (*values, record.top, owner)
         try:
-            self._database.write((sql, values), must_change=True)
+            self._database.write(sql, values)
         except sqlite3.IntegrityError:
             raise taken(record.run) from None
         except Unchanged:
@@ -103,10 +103,7 @@ class SqliteStore:
             if owner is not None:
                 sql, row = _APPEND_HELD, (*row, top, owner)
         try:
-            if ends or run in self._asking:
-                self._database.write((sql, row), *self._noted(run, event, decision), must_change=True)
-            else:
-                self._database.write((sql, row), must_change=True)
+            self._database.write(sql, row, self._noted(run, event, decision) if ends or run in self._asking else ())
         except sqlite3.IntegrityError:
             raise out_of_order(run, seq) from None
         except Unchanged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import Final
 
@@ -18,7 +19,7 @@ def acquire(database: Database, key: str, owner: str, ttl: int, now: int) -> Lea
     """See ``Leases.acquire``."""
     fresh = Lease(key, owner, now, now + ttl)
     try:
-        database.write((_TAKE_FREE, _row_of(fresh)), must_change=True)
+        database.write(_TAKE_FREE, _row_of(fresh))
     except Unchanged:
         return _take_over(database, key, owner, ttl, now)
     return fresh
@@ -41,7 +42,8 @@ def renew(database: Database, lease: Lease, ttl: int, now: int) -> Lease:
 
 def release(database: Database, lease: Lease) -> None:
     """See ``Leases.release``."""
-    database.write(("DELETE FROM leases WHERE key = ? AND owner = ?", (lease.key, lease.owner)))
+    with contextlib.suppress(Unchanged):
+        database.write("DELETE FROM leases WHERE key = ? AND owner = ?", (lease.key, lease.owner))
 
 
 def holding(database: Database, now: int) -> list[Lease]:
