@@ -13,7 +13,7 @@ from engine.core.state import NO_TIME, State
 from engine.run import calls
 from engine.run.agents import DELEGATE
 from engine.run.booking import Account
-from engine.run.effects import ModelCall, ToolRun, settles, tool_key
+from engine.run.effects import Effect, ModelCall, ToolRun, settles, tool_key
 from engine.run.local import LocalEffects
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class TreeEffects(LocalEffects):
             seen = self._recorded[0][0]
             return seen if isinstance(seen, e.PoolsSeen) else None
         return self._account.show(event, state)
+
+    def start(self, effect: Effect) -> None:
+        if self._dead and not self._recorded:
+            self._revive()  # children are spawned in the order in which they were asked for
+        super().start(effect)
 
     async def next(self, until: int) -> e.AnyEvent:
         recorded = self._recorded
