@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from engine.core.core import PHASE, REASON, Core, Values, illegal_phase
-from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve
+from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve, Retry
 from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
 from engine.core.ladders import Consult
@@ -85,11 +85,14 @@ def _new_exchange(core: Core, s: State) -> tuple[State, tuple[Note, ...]]:
 
 
 def retry_due(core: Core, s: State, e: RetryDue) -> Result:
-    """The wait before a further attempt is over."""
+    """The wait before a further attempt is over; reported too early, it goes on."""
     if s.vars[PHASE] in (Phase.STOPPING, Phase.ENDED):
         return sticky(core, s)
     if s.vars[PHASE] != Phase.WAITING or s.call is None or s.call.id != e.call:
         return s, Illegal(illegal_phase(s, f"retry of call {e.call} due"))
+    call = s.call
+    if e.at < call.not_before:
+        return s, Retry(s.n, call.id, call.attempt + 1, call.client, call.not_before, "default: retry")
     return admit(core, s, e.at, s.call, further=True)
 
 

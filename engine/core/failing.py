@@ -142,5 +142,5 @@ def retry(
 ) -> Result:
     """A further attempt of the call, not before a time (ms)."""
     n = s.n + 1
-    after = State(v, at, n, call, (), s.book)
+    after = State(v, at, n, structs.replace(call, not_before=not_before), (), s.book)
     return after, RetryDecision(n, call.id, call.attempt + 1, call.client, not_before, because, notes, retract)

@@ -127,6 +127,7 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``earlier`` are
     the attempts before it, of this call and the one before: what they used may still be told. ``implied`` is IMPLIED
     or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of them may follow.
+    ``not_before`` is when a further attempt is due (ms).
     """
 
     id: str
@@ -141,6 +142,7 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     failure: Failure | None = None
     earlier: tuple[Earlier, ...] = ()
     implied: int = 0
+    not_before: int = 0
 
 
 def remembered(call: CallState, following: str) -> tuple[Earlier, ...]:
