@@ -14,7 +14,6 @@ from policy_lang.cli import CLEAN, FINDINGS, USAGE, run_options
 from policy_lang.cli.journals import NotFound, add_journal, chosen_run, drivers, opened
 
 if TYPE_CHECKING:
-    from engine.run.result import RunResult
     from engine.store.protocol import RunRecord
     from engine.store.sqlite import SqliteStore
 
@@ -88,47 +87,47 @@ def _resume(args: argparse.Namespace) -> int:
 def _cancel(args: argparse.Namespace) -> int:
     from engine.run.driver import RunError
     from engine.store.protocol import LeaseError
-    from policy_lang.cli import runs_words
+    from policy_lang.cli.runs_words import as_json
 
     with opened(args.journal, read_only=False) as store:
         record = chosen_run(store, args.id)
-        if record.ended:
+        if record.root is not None:
+            raise NotFound(
+                f"run {record.run} is one of the tree below run {record.top}, ended as a whole: cancel that one"
+            )
+        going = [each.run for each in store.runs(tree=record.run) if not each.ended]
+        if not going:
             print(f"policy runs cancel: run {record.run} has ended already: {record.status}", file=sys.stderr)
             return FINDINGS
         try:
-            # Those below end first, as they would if they were driven.
-            below = [r for r in _below(record, store.runs(tree=record.top)) if not r.ended]
-            ended = [(each, _ended(store, each, args.cause)) for each in (*reversed(below), record)]
+            _end(store, record, args.cause)
         except (LeaseError, RunError) as error:
             print(f"policy runs cancel: {error}", file=sys.stderr)
             return FINDINGS
+        ended = [each for each in store.runs(tree=record.run) if each.run in going]
     if args.json:
-        runs = [{"run": r.run, "status": result.status, "reason": result.reason} for r, result in ended]
-        print(runs_words.as_json({"journal": args.journal, "runs": runs}))
+        runs = [{"run": each.run, "status": each.status} for each in ended]
+        print(as_json({"journal": args.journal, "cause": args.cause, "runs": runs}))
     else:
-        print("\n".join(f"run {r.run}: {result.status}, {result.reason}" for r, result in ended))
+        print("\n".join(f"run {each.run}: {each.status}" for each in ended))
     return CLEAN
 
 
-def _below(top: RunRecord, records: list[RunRecord]) -> list[RunRecord]:
-    """The runs below one, each behind the one that spawned it."""
-    above, found = {top.run}, []
-    for record in records:
-        if record.parent in above:
-            above.add(record.run)
-            found.append(record)
-    return found
-
-
-def _ended(store: SqliteStore, record: RunRecord, cause: str) -> RunResult:
-    """End one run. Raises ``RunError``, ``LeaseError``."""
+def _end(store: SqliteStore, record: RunRecord, cause: str) -> None:
+    """End a run and everything below it. Raises ``RunError``, ``LeaseError``."""
     import asyncio
 
     from engine.run.driver import Driver
-    from policy_lang.cli.stand_ins import stand_ins, stored_policy
+    from policy_lang.cli.stand_ins import agents, clients, stored_policy
 
-    async def end() -> RunResult:
-        driver = Driver(stored_policy(record), stand_ins(record), journal=store, allow_missing_clients=True)
-        return await driver.cancel(record.run, cause)
+    async def end() -> None:
+        driver = Driver(
+            stored_policy(record),
+            clients(record),
+            agents=agents(store, record),
+            journal=store,
+            allow_missing_clients=True,
+        )
+        await driver.cancel(record.run, cause)
 
-    return asyncio.run(end())
+    asyncio.run(end())

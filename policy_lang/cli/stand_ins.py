@@ -10,7 +10,9 @@ from policy_lang.cli.journals import NotFound
 if TYPE_CHECKING:
     from engine.core.messages import Reply
     from engine.core.policy import Policy
+    from engine.run.agents import Agent
     from engine.store.protocol import RunRecord
+    from engine.store.sqlite import SqliteStore
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Absent:
         """Nothing is open."""
 
 
-def stand_ins(record: RunRecord) -> dict[str, Absent]:
+def clients(record: RunRecord) -> dict[str, Absent]:
     """Clients with the names and models that a run began with, the first one in front."""
     import msgspec
 
@@ -44,6 +46,17 @@ def stand_ins(record: RunRecord) -> dict[str, Absent]:
         ) from None
     names = [host.primary, *(name for name in host.clients if name != host.primary)]
     return {name: Absent(name, *host.clients[name]) for name in names}
+
+
+def agents(store: SqliteStore, record: RunRecord) -> list[Agent]:
+    """Agents with the names of those in the tree of a run; one at least if it could have delegated to any."""
+    from engine.core.events import PoolsSeen
+    from engine.run.agents import Agent
+
+    names = {each.agent for each in store.runs(tree=record.run) if each.agent}
+    if not names and any(isinstance(step.event, PoolsSeen) for step in store.load(record.run).steps):
+        names = {"nobody"}
+    return [Agent(name, "It is not here: the run is only being ended.") for name in sorted(names)]
 
 
 def stored_policy(record: RunRecord) -> Policy:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from run_fakes import Model, asks, limits, says
+from run_trees import agents, delegates
+from run_trees import policy as rules
 
 from engine.core import decisions as d
 from engine.core import events as e
@@ -192,18 +194,47 @@ class TestShow:
 
 
 class TestCancel:
-    def test_a_whole_tree_from_its_leaves(self, store, run):
-        host = json.dumps({"primary": "main", "clients": {"main": ["fake", "m"]}})
-        began(store, "tree", host=host)
-        for child, parent in (("tree.1", "tree"), ("tree.2", "tree"), ("tree.1.1", "tree.1")):
-            began(store, child, root="tree", parent=parent, host=host)
+    def test_a_whole_tree_from_its_leaves(self, path, run):
+        class Killed(BaseException):
+            pass
+
+        class Mortal(SqliteStore):
+            """Its process dies when both children have asked for their tools."""
+
+            def append(self, run, seq, event, decision):
+                super().append(run, seq, event, decision)
+                if isinstance(event, e.ToolRequested) and run == "tree.2":
+                    raise Killed
+
+        async def look() -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+        store = Mortal(path)
+
+        async def killed() -> None:
+            models = {"main": Model(delegates("one", "two")), "helper": Model(then=asks("look"))}
+            driver = Driver(rules(), models, agents=agents("research", tools=[look]), journal=store)
+            with pytest.raises(Killed):
+                await driver.run("hi", run_id="tree")
+
+        asyncio.run(killed())
+        store.close()
+        reader = SqliteStore(path, read_only=True)
+        assert [(r.run, r.status) for r in reader.runs()] == [(r, "running") for r in ("tree", "tree.1", "tree.2")]
+        said = "run tree.1 is one of the tree below run tree, ended as a whole: cancel that one"
+        assert run("runs", "cancel", "tree.1") == (2, "", f"policy runs cancel: {said}\n")
         code, out, err = run("runs", "cancel", "tree", "--cause", "enough")
         assert (code, err) == (0, "")
-        ended = [line.partition(":")[0] for line in out.splitlines()]
-        assert ended[-1] == "run tree"
-        assert ended.index("run tree.1.1") < ended.index("run tree.1")
-        assert {record.status for record in store.runs()} == {"cancelled"}
+        assert out.splitlines() == ["run tree: cancelled", "run tree.1: cancelled", "run tree.2: cancelled"]
+        ends = {r.run: reader.load(r.run).steps[-1].event.at for r in reader.runs()}
+        assert max(ends["tree.1"], ends["tree.2"]) <= ends["tree"]
+        assert reader.leases() == []
         assert run("runs", "cancel", "tree") == (1, "", "policy runs cancel: run tree has ended already: cancelled\n")
+        shown = run("runs", "show", "tree")[1]
+        assert "  status    cancelled: enough\n" in shown
+        assert "  children  tree.1 (research) cancelled\n            tree.2 (research) cancelled\n" in shown
+        reader.close()
 
     def test_one_that_is_driven(self, store, run):
         began(store, "r", host=json.dumps({"primary": "main", "clients": {"main": ["fake", "m"]}}))
@@ -232,7 +263,8 @@ class TestCancel:
         began(store, "r", host=json.dumps({"primary": "main", "clients": {"main": ["fake", "m"]}}))
         code, out, _ = run("runs", "cancel", "r", "--json")
         assert code == 0
-        assert json.loads(out)["runs"] == [{"run": "r", "status": "cancelled", "reason": "user"}]
+        told = json.loads(out)
+        assert (told["cause"], told["runs"]) == ("user", [{"run": "r", "status": "cancelled"}])
 
 
 class TestApprovals:
