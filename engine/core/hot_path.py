@@ -1,29 +1,30 @@
-"""The generated ``step``: four ordinary turns of a run in one specialised function, all else as written by hand.
+"""The generated ``step``: the ordinary turns of a run in one specialised function, all else as written by hand.
 
 A call that is admitted, a reply that asks for tools that may run, the start and the end of the only
-tool of a round: that is what happens thousands of times, so it is printed here as straight code, with
-the machine's own guards and updates folded in. Whatever is not ordinary goes to the handler that
-decides every case; both must always agree.
+tool of a round: that is what happens thousands of times, and a run's final call and answer happen in every run. So
+this is printed here as straight code, with the machine's own guards and updates folded in. Whatever is not
+ordinary goes to the handler that decides every case; both must always agree.
 """
 
 from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import structs
 
-from engine.core import hot_amounts
+from engine.core import ends, hot_amounts, hot_ends
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
 from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolRequested
-from engine.core.machine.expr import FALSE, Expr, Le, Lit, Or, Var, assume, to_python
-from engine.core.machine.machine import Phase, Rule, Spend, Update
+from engine.core.machine.expr import FALSE, Eq, Expr, Le, Lit, Not, Or, Var, assume, to_python
+from engine.core.machine.machine import Phase, Rule, Set, Spend, Update
 from engine.core.machine.plan import ENOUGH
 from engine.core.machine.to_python import live, packed, update_line
-from engine.core.state import NO_TIME, STARTED, Book, CallState, RoundCall, State, remembered
+from engine.core.state import NO_TIME, STARTED, Book, CallState, Earlier, RoundCall, State, remembered
 
 _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
     ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time", "unasked"), 0
@@ -36,6 +37,7 @@ _TYPES = (
     ToolEnded,
     State,
     CallState,
+    Earlier,
     RoundCall,
     Book,
     Call,
@@ -51,7 +53,12 @@ def source(core: Core) -> str:
     names = ", ".join(v.name for v in core.machine.variables)
     parts = {"VARIABLES": names, "VALUES": packed(core.machine), "ROUNDS": "used_tool_iterations"}
     enough = {amount.plan.field: ENOUGH for amount in core.amounts.limits} | {"late_above": 0, "above": 0}
-    parts |= _ordinary(core, "call", "CALL", enough)
+    finals = hot_ends.granted(core, live(core.machine.rules["call"]))
+    parts |= _ordinary(core, "call", "CALL", enough, printed=finals)
+    parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
+    parts["FINALS"] = _finals(core, finals, enough, parts["ATTEMPT_END"])
+    parts["ANSWER"] = hot_ends.answer(core)
+    parts["SILENT"] = "" if parts["ANSWER"] else "or not calls"
     parts |= _ordinary(core, "round", "ROUND", enough | {"crowded": 0})
     parts |= _ordinary(core, "tool", "TOOL", _NO_VERDICT_AGAINST)
     parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0, "above": 0})
@@ -61,7 +68,6 @@ def source(core: Core) -> str:
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
     parts["ROUND_UNUSUAL"] += "\nor state.book.pools is not None"
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
-    parts["ATTEMPT_END"] = "at + ATTEMPT_WALL" if core.attempt_wall < NO_TIME else "NO_TIME"
     parts |= _deadlines(core)
     parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
@@ -78,16 +84,25 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     complete = live(core.machine.rules["judged"])[-1].origin
     scope |= {"general": general, "facts": core.tools.facts, "NO_TIME": NO_TIME, "prices": core.amounts.prices}
     scope |= {"ATTEMPT_WALL": core.attempt_wall, "STARTED": STARTED, "COMPLETE": Continue(complete)}
-    scope |= {"charge": core.amounts.charge, "replace": structs.replace, "remembered": remembered}
+    *_, scope["FINALIZED"], scope["COMPLETED"] = live(core.machine.rules["answered"])
+    scope |= {
+        "charge": core.amounts.charge,
+        "replace": structs.replace,
+        "remembered": remembered,
+        "end": partial(ends.end, core),
+    }
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
 
-def _ordinary(core: Core, event: str, name: str, known: dict[str, int]) -> dict[str, str]:
-    """The last rule of an event with its updates, and all that must not hold for it to fire."""
+def _ordinary(core: Core, event: str, name: str, known: dict[str, int], printed: Sequence[Rule] = ()) -> dict[str, str]:
+    """The last rule of an event with its updates, and all that must not hold for it to fire.
+
+    Rules that are ``printed`` have branches of their own behind that.
+    """
     *others, last = live(core.machine.rules[event])
-    unusual = _unusual(others, known)
-    updates = [_update_line(u, unusual) for u in last.updates if not _goes_on(last, u)]
+    unusual = _unusual([rule for rule in others if rule not in printed], known)
+    updates = [_update_line(u, unusual) for u in last.updates if not (_goes_on(last, u) or _idle(u, unusual))]
     return {
         f"{name}_UNUSUAL": "\n".join(f"or {_bracketed(guard)}  # {origin}" for guard, origin in unusual.items()),
         f"{name}_UPDATES": "\n".join(updates) or "pass",
@@ -98,6 +113,22 @@ def _ordinary(core: Core, event: str, name: str, known: dict[str, int]) -> dict[
 def _goes_on(rule: Rule, update: Update) -> bool:
     """Phases between two events of one reply are never seen."""
     return rule.effect.kind == "round" and update.var == "phase"
+
+
+def _finals(core: Core, finals: list[Rule], known: dict[str, int], attempt_end: str) -> str:
+    """The branches of the final calls that are printed."""
+    unusual = _unusual([rule for rule in live(core.machine.rules["call"])[:-1] if rule not in finals], known)
+    known = known | ({"reason": 0} if Not(Eq(Var("reason"), Lit(0))) in unusual else {})
+    branches = []
+    for rule in finals:
+        updates = [_update_line(update, unusual) for update in rule.updates]
+        branches.append(hot_ends.final_call(core, rule, assume(rule.guard, known), updates, attempt_end))
+    return "\n".join(branches)
+
+
+def _idle(update: Update, unusual: dict[Expr, str]) -> bool:
+    """Does it take back a flag that is not up in an ordinary turn?"""
+    return isinstance(update, Set) and update.to == 0 and Eq(Var(update.var), Lit(1)) in unusual
 
 
 def _unusual(rules: list[Rule], known: dict[str, int]) -> dict[Expr, str]:
@@ -195,15 +226,19 @@ def step(state, event):
             <CALL_NEAR>
         ):
             return general(state, event)
+        # Of a call that was made at once, its only attempt is what may still be told of.
+        earlier = ()
+        if call is not None:
+            at_once = call.attempt == 1
+            earlier = (Earlier(call.id, 1, call.model, call.charged),) if at_once else remembered(call, id)
+        <FINALS>
         <CALL_UPDATES>
         <CALL_CROSSED>
         <BOUND>
         n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
-        admitted = CallState(
-            id, 1, client, deadline, event.model, event.input_tokens, event.max_output,
-            0, None, None, remembered(call, id) if call else (),
-        )
+        model, size, most = event.model, event.input_tokens, event.max_output
+        admitted = CallState(id, 1, client, deadline, model, size, most, 0, None, None, earlier)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
@@ -212,11 +247,11 @@ def step(state, event):
         <VARIABLES> = state.vars
         if (
             phase != CALLING
-            or not calls
             or at < state.at
             or event.call != call.id
             or event.attempt != call.attempt
             or event.estimated
+            <SILENT>
             <UNMETERED>
         ):
             return general(state, event)
@@ -228,6 +263,7 @@ def step(state, event):
                 call.input_tokens, call.max_output, call.pauses, charged, None, call.earlier,
             )
             <SPENT>
+        <ANSWER>
         <ROUND_REFUSED>
         <ROUND_UPDATES>
         <UNTIL>
