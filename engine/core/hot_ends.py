@@ -7,8 +7,8 @@ holds numbers, or that comes while amounts or thresholds are watched, goes to th
 from __future__ import annotations
 
 from engine.core.core import Core
-from engine.core.machine.expr import Expr, to_python
-from engine.core.machine.machine import Rule
+from engine.core.machine.expr import FALSE, Expr, assume, to_python
+from engine.core.machine.machine import Phase, Rule
 from engine.core.machine.to_python import live, packed
 from engine.core.policy import Finalize
 from engine.core.state import Book, Run
@@ -49,9 +49,15 @@ def final_call(core: Core, rule: Rule, guard: Expr, updates: list[str], attempt_
     return f"if {to_python(guard)}:  # {rule.origin}\n" + "\n".join(f"    {line}" for line in lines)
 
 
+def answered(core: Core) -> list[Rule]:
+    """The rules for an answer that ends a call in hand."""
+    calling = {"phase": Phase.CALLING}
+    return [rule for rule in live(core.machine.rules["answered"]) if assume(rule.guard, calling) != FALSE]
+
+
 def answer(core: Core) -> str:
     """The branch for a reply without tools; empty where a threshold may be crossed by it."""
-    rules = live(core.machine.rules["answered"])
+    rules = answered(core)
     if core.has_thresholds or [rule.effect.word for rule in rules] != ["finalized", "completed"]:
         return ""
     final = rules[0]

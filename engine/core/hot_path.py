@@ -84,7 +84,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     complete = live(core.machine.rules["judged"])[-1].origin
     scope |= {"general": general, "facts": core.tools.facts, "NO_TIME": NO_TIME, "prices": core.amounts.prices}
     scope |= {"ATTEMPT_WALL": core.attempt_wall, "STARTED": STARTED, "COMPLETE": Continue(complete)}
-    *_, scope["FINALIZED"], scope["COMPLETED"] = live(core.machine.rules["answered"])
+    scope |= {rule.effect.word.upper(): rule for rule in hot_ends.answered(core)}
     scope |= {
         "charge": core.amounts.charge,
         "replace": structs.replace,
