@@ -94,7 +94,7 @@ def python_problems(text: str) -> Iterator[str]:
 
 
 def command_problems(text: str, known: dict[str, str]) -> Iterator[str]:
-    """``policy`` commands and options on one page that do not exist. ``known``: subcommand to its help."""
+    """``policy`` commands and options on one page that do not exist. ``known``: command (and verb) to its help."""
     shown = [
         line[2:] for block in BLOCK.finditer(text) for line in block[3].splitlines() if line.startswith("$ policy ")
     ]
@@ -107,9 +107,15 @@ def command_problems(text: str, known: dict[str, str]) -> Iterator[str]:
         if words[1] not in known:
             yield f"there is no command `policy {words[1]}`"
             continue
+        name = " ".join(words[1:3])
+        if name not in known:
+            if "VERB" in known[words[1]] and len(words) > 2 and words[2].isalpha():
+                yield f"`policy {words[1]}` has no verb {words[2]}"
+                continue
+            name = words[1]
         for option in re.findall(r"(?<![\w-])--[a-z-]+", command):
-            if option not in known[words[1]]:
-                yield f"`policy {words[1]}` has no option {option}"
+            if option not in known[name]:
+                yield f"`policy {name}` has no option {option}"
 
 
 def link_problems(page: Path, text: str) -> Iterator[str]:
@@ -171,6 +177,9 @@ def main() -> int:
     from policy_lang.cli import COMMANDS
 
     known = {name: policy([name, "--help"]).stdout for name in COMMANDS}
+    for name in [name for name, text in known.items() if "VERB" in text]:
+        for verb in re.findall(r"^    ([a-z]+)  ", known[name], re.MULTILINE):
+            known[f"{name} {verb}"] = policy([name, verb, "--help"]).stdout
     found = [(page, problem) for page in pages() for problem in problems(page, known)]
     for page, problem in found:
         print(f"{page.relative_to(ROOT)}: {problem}", file=sys.stderr)
