@@ -61,14 +61,22 @@ class Ledger(Pooling):
 
     # Spawn.
 
-    def open(self, id: str, budget: Budget, at: int, earlier: Draw = draws.NOTHING) -> None:
-        """A root is opened; ``earlier`` is what the earlier runs of its thread have used."""
-        pools = tuple(
-            _thread_pool(c, earlier) if c.scope == "thread" else Pool(_place(c), c, c.maximum, c.kept)
-            for c in budget.pools
-        )
+    def open(
+        self,
+        id: str,
+        budget: Budget,
+        at: int,
+        earlier: Draw = draws.NOTHING,
+        asked: Mapping[str, int] | None = None,
+        thread: str = "",
+    ) -> None:
+        """A root is opened; ``earlier`` is what the earlier runs of its ``thread`` have used."""
+        budget = _walled(budget, asked or {})
+        own = (Pool(_place(c), c, c.maximum, min(c.kept, c.maximum)) for c in _ceilings(budget, asked or {}))
+        pools = (*own, *(_thread_pool(c, earlier) for c in budget.pools if c.scope == "thread"))
         depth = budget.depth
-        self.nodes[id] = Node(id, "", "", budget, 0, depth.maximum, id, pools, (), _deadline(budget, at))
+        root = Node(id, "", "", budget, 0, depth.maximum, id, pools, (), _deadline(budget, at))
+        self.nodes[id] = structs.replace(root, thread=thread)
 
     def may_spawn(self, parent: str, at: int) -> Refusal | None:
         """Why no child of this node can be spawned now; ``None`` if one can."""
@@ -101,9 +109,10 @@ class Ledger(Pooling):
     ) -> None:
         """Spawn a child that ``may_spawn`` allows. Its pools are the least of what is asked, written and left above.
 
+        ``asked`` is by resource; ``wall`` may be among them.
         ``given``: it was spawned before, and ``budget`` is what it got then.
         """
-        node = self.nodes[parent]
+        node, budget = self.nodes[parent], _walled(budget, asked or {})
         pools: list[Pool] = []
         carves: list[Carve] = []
         for ceiling in _ceilings(budget, asked or {}):
@@ -272,6 +281,14 @@ def _ceilings(budget: Budget, asked: Mapping[str, int]) -> list[Ceiling]:
         for limit, name in more.items()
         if limit not in known
     ]
+
+
+def _walled(budget: Budget, asked: Mapping[str, int]) -> Budget:
+    """The budget with the wall that is asked for, if it is less than what is written."""
+    if "wall" not in asked or (budget.wall is not None and budget.wall.maximum <= asked["wall"]):
+        return budget
+    wall = budget.wall or Ceiling("wall", "wall", "subtree", 0, because="default: asked")
+    return structs.replace(budget, wall=structs.replace(wall, maximum=asked["wall"]))
 
 
 def _deadline(budget: Budget, at: int) -> int:

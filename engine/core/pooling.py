@@ -66,7 +66,8 @@ class Node(Struct, frozen=True, gc=False):
     ``levels`` is how many levels it may have below itself, and ``levels_owner`` whose limit that is; ``children`` how
     many it ever had, ``running`` how many of them hold a slot. ``deadline`` is its own last moment (ms).
     ``busy`` and ``asking`` count the nodes of its subtree, itself included, that work or await people; its
-    clock stands still since ``paused`` (-1: it goes), and stood still for ``stood`` ms before.
+    clock stands still since ``paused`` (-1: it goes), and stood still for ``stood`` ms before. ``thread`` is the
+    conversation of a root.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Node(Struct, frozen=True, gc=False):
     asking: int = 0
     paused: int = -1
     stood: int = 0
+    thread: str = ""
 
     def time(self, at: int) -> int:
         """The time on the node's own clock, which may stand still."""
@@ -103,7 +105,8 @@ class Left(NamedTuple):
 
     def refusal(self) -> Refusal:
         """The pool as what refuses something; what its owner keeps for its own end is as if it were not there."""
-        return refusal_of(self.node.id, self.pool, self.pool.kept)
+        owner = self.node.thread if self.pool.ceiling.scope == "thread" else ""
+        return refusal_of(owner or self.node.id, self.pool, self.pool.kept)
 
 
 class Hold(Struct, frozen=True, gc=False):

@@ -124,19 +124,18 @@ class Role:
         """The same agent with the budget that its node was given at its spawn, where that is less than is written."""
         policy = self.compiled.policy
         written = {limit.id: limit.max for limit in policy.limits}
-        pools = {pool.ceiling.limit: pool for pool in node.pools}
-        if all(written.get(name) == pool.maximum for name, pool in pools.items()):
+        given = {pool.ceiling.limit: (pool.ceiling.resource, pool.maximum) for pool in node.pools}
+        if (wall := node.budget.wall) is not None:
+            given[wall.limit] = "wall", wall.maximum
+        if all(written.get(name) == maximum for name, (_, maximum) in given.items()):
             return self
-        limits = tuple(
-            limit.model_copy(update=_narrow(limit, pools[limit.id].maximum)) if limit.id in pools else limit
-            for limit in policy.limits
-        )
-        more = tuple(_asked(p.ceiling.resource, p.maximum) for name, p in pools.items() if name not in written)
+        limits = tuple(_narrowed(limit, given[limit.id][1]) if limit.id in given else limit for limit in policy.limits)
+        more = tuple(_asked(*amount) for name, amount in given.items() if name not in written)
         return self.under(policy.model_copy(update={"limits": (*limits, *more)}))
 
 
-def _narrow(limit: Limit, maximum: int) -> dict[str, int]:
-    return {"max": maximum, "reserve": min(limit.reserve, maximum)}
+def _narrowed(limit: Limit, maximum: int) -> Limit:
+    return limit.model_copy(update={"max": maximum, "reserve": min(limit.reserve, maximum)})
 
 
 def _asked(resource: Any, maximum: int) -> Limit:

@@ -32,6 +32,11 @@ _REFUSED: Final = {
     "live_children": "too many of its agents are still open",
     "wall": "its time is over",
     "closing": "it is being closed",
+    "closed": "it is closed",
+    "running": "it has a run going on",
+    "queued": "it waits for its turn already",
+    "suspended": "its run waits for a person",
+    "stopping": "its run is at its end",
     "finalize": "this run is at its end",
 }
 
@@ -70,10 +75,14 @@ def answer_of(agent: str, result: RunResult) -> ToolResult:
 
 def refusal_of(agent: str, refusal: Refusal) -> ToolResult:
     """What the model reads of a delegation that a limit does not allow."""
+    return ToolResult(f"The agent `{agent}` was not started: {refusal_words(refusal)}.", "failed")
+
+
+def refusal_words(refusal: Refusal) -> str:
+    """What does not allow something, and its numbers."""
     limit = refusal.limit
     why = _REFUSED.get(limit.resource)
-    said = f"{why} ({_numbers(limit)})" if why and limit.maximum else why or _limit(limit, limit.resource)
-    return ToolResult(f"The agent `{agent}` was not started: {said}.", "failed")
+    return f"{why} ({_numbers(limit)})" if why and limit.maximum else why or _limit(limit, limit.resource)
 
 
 def not_started(agent: str) -> ToolResult:

@@ -113,6 +113,8 @@ class Driver:
         )
         self._runs: dict[str, Tree] = {}
         """The trees of all runs that go on, by the runs' ids."""
+        self._planted: dict[str, Holding | None] = {}
+        """The leases on trees that the host drives by itself."""
         known = registered(agents, host)
         if known:
             host = with_delegation(host, known, self._runs)
@@ -338,6 +340,31 @@ class Driver:
         return together(listeners)
 
     # Runs with others below them.
+
+    def plant(self, id: str, thread: str | None, budget: Mapping[str, int] | None) -> Tree:
+        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as ``start`` does."""
+        _needs_loop("plant")
+        store = self.journal if self.journal is not None else MemoryStore()
+        held = self._enter(id, thread)
+        try:
+            tree = self._tree(id, store, thread, None)
+            tree.root.kept = True
+            tree.open(self._clock(), budget)
+        except BaseException:
+            self._left(thread, None, held)
+            raise
+        if held is not None:
+            held.keep(tree.fail)
+        self._planted[id] = held
+        return tree
+
+    def uproot(self, tree: Tree) -> None:
+        """A tree of ``plant`` is closed."""
+        self._left(tree.thread, tree.used(), self._planted.pop(tree.root.id, None))
+
+    def now(self) -> int:
+        """The time on the driver's clock (ms since 1970)."""
+        return self._clock()
 
     def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
         stage = Stage(store, self._clock, partial(self._follow, told), self._runs)

@@ -178,22 +178,24 @@ class _Turn:
     def _request(self, at: int) -> e.CallRequested:
         self.calls += 1
         spec = self.spec
+        refs = self.effects.posted() if spec.node else ()
         return e.CallRequested(
             at=at,
             call=str(self.calls),
             client=spec.client,
             model=spec.model,
-            input_tokens=None if spec.overhead is None else self._input_tokens(),
+            input_tokens=None if spec.overhead is None else self._input_tokens(refs),
             max_output=spec.max_output,
-            refs=self.effects.posted() if spec.node else (),
+            refs=refs,
         )
 
-    def _input_tokens(self) -> int:
+    def _input_tokens(self, more: tuple[str, ...]) -> int:
+        """The size of the next request; ``more`` are messages that join it."""
         get = self.effects.get
         for entry in self.transcript.entries(self._sized):
             self._size += characters(get(entry.ref)) if entry.ref else len(entry.text)
         self._sized = len(self.transcript)
-        return tokens(self._size)
+        return tokens(self._size + sum(characters(get(ref)) for ref in more))
 
     def _next_tool(self, at: int) -> e.AnyEvent | None:
         if not self.to_request:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engine.core.messages import Message
-from engine.core.state import Refusal
+from engine.core.state import Refusal, Used
 from engine.run.agents import Role
 
 if TYPE_CHECKING:
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 
 class Wish:
-    """A delegation while the run that asks for it decides: its task, and what came of it."""
+    """A child that is wanted, while the run that is to have it decides: task, budget asked for, and the answer."""
 
-    __slots__ = ("answer", "task")
+    __slots__ = ("answer", "asked", "task")
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str = "", asked: Mapping[str, int] | None = None) -> None:
         self.task = task
+        self.asked = asked
         self.answer: Seat | Refusal | None = None
 
 
@@ -42,6 +44,7 @@ class Seat:
         "effects",
         "ended",
         "id",
+        "kept",
         "messages",
         "parent",
         "posts",
@@ -50,7 +53,9 @@ class Seat:
         "role",
         "run",
         "runs",
+        "spent",
         "wishes",
+        "woken",
         "written",
     )
 
@@ -72,6 +77,12 @@ class Seat:
         self.effects: TreeEffects | None = None
         self.delegations: dict[str, Seat] = {}
         self.wishes: dict[str, Wish] = {}
+        self.kept = False
+        """Was it spawned by the host, which closes it?"""
+        self.woken = False
+        """Has the host ever woken it?"""
+        self.spent = Used()
+        """What its runs that have ended have used."""
         self.written = False
         """Is its next run in the journal already?"""
         self.messages: tuple[Message, ...] = ()

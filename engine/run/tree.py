@@ -19,7 +19,7 @@ from engine.core.decisions import AnyDecision, Queue, Refuse, Spawn
 from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import Ledger
 from engine.core.messages import Message
-from engine.core.state import NO_TIME, Refusal, Used
+from engine.core.state import NO_TIME, Refusal, Used, total
 from engine.run.agents import DELEGATE, Agent, Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
@@ -82,7 +82,9 @@ class Tree:
     def open(self, at: int, asked: Mapping[str, int] | None = None) -> None:
         """The root is opened: its walls begin."""
         earlier: Draw = NOTHING if self.earlier is None else draw_of(self.earlier)
-        self.ledger.open(self.root.id, self.root.role.budget, at, earlier)
+        root = self.root
+        self.ledger.open(root.id, root.role.budget, at, earlier, asked, self.thread or "")
+        root.role = root.role.narrowed(self.ledger.nodes[root.id])
 
     # Runs.
 
@@ -91,7 +93,7 @@ class Tree:
         at = self._stage.clock()
         seat.runs += 1
         seat.delegations, seat.wishes = {}, {}
-        seat.run = seat.id if seat.runs == 1 else f"{seat.id}{WAKE}{seat.runs}"
+        seat.run = run_id(seat.id, seat.runs)
         if seat.parent is None:
             if seat.id not in self.ledger.nodes:
                 self.open(at)
@@ -115,14 +117,20 @@ class Tree:
             client=role.client,
             model=role.host.clients[role.client].model,
             thread=self.thread,
-            parent=seat.parent.run if seat.parent is not None else None,
+            parent=seat.parent.run if seat.parent is not None and seat.parent.runs else None,
             fingerprint=role.compiled.fingerprint,
-            thread_used=self.earlier if seat.parent is None else None,
+            thread_used=self._thread_used(seat),
             max_output=role.largest,
             overhead=role.overhead,
             clients=role.infos,
             node=seat.id,
         )
+
+    def _thread_used(self, seat: Seat) -> Used | None:
+        """What the thread, as far as the run is to be told of it, has used before this run."""
+        if seat.parent is not None or self.thread is None:
+            return None
+        return total((self.earlier or Used(), seat.spent)) if seat.runs > 1 else self.earlier
 
     def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...], cause: str = "") -> None:
         """Drive a run, from its journal as far as that goes; ``cause``: only to end it then."""
@@ -197,7 +205,7 @@ class Tree:
         if child is None and (promised := seat.promised.pop(context.id, None)):
             child = self._spawn_for(seat, context.id, *promised, task, self._stage.clock())
         if child is None:
-            answer = self._wished(seat, context.id, agent, task)
+            answer = self.wished(seat, agent, Wish(task), context.id)
             if isinstance(answer, Refusal):
                 return refusal_of(agent, answer)
             child = answer
@@ -208,14 +216,17 @@ class Tree:
         except asyncio.CancelledError:
             if not context.cancelled:
                 raise
-            self._cancel(child, "parent")
+            self.cancel(child, "parent")
             return answer_of(agent, await asyncio.shield(child.ended))
 
-    def _wished(self, seat: Seat, id: str, agent: str, task: str) -> Seat | Refusal | None:
-        """Let the run of a seat decide about a child; nothing comes of it where that run is at its end."""
+    def wished(self, seat: Seat, agent: str, wish: Wish, id: str = "") -> Seat | Refusal | None:
+        """Let the run of a seat decide about a child; nothing comes of it where that run is at its end.
+
+        ``id`` is the tool call that asks for it; without one the host does.
+        """
         if seat.effects is None:
             return None
-        wish = seat.wishes[id] = Wish(task)
+        seat.wishes[id] = wish
         seat.effects.inbox.post(e.SpawnRequested(self._stage.clock(), "", agent, id))
         seat.wishes.pop(id, None)
         return wish.answer
@@ -224,7 +235,7 @@ class Tree:
         """The wish for a child, with what the ledger says of it at this moment."""
         at, ledger = event.at, self.ledger
         refused = ledger.may_spawn(seat.id, at)
-        queued = refused is None and ledger.full(seat.id)
+        queued = refused is None and bool(event.id) and ledger.full(seat.id)
         return structs.replace(event, child=ledger.next_id(seat.id), refused=refused, queued=queued)
 
     def decided(self, seat: Seat, event: e.AnyEvent, decision: AnyDecision) -> None:
@@ -235,6 +246,8 @@ class Tree:
             wish = seat.wishes[event.id]
             if isinstance(decision, Refuse):
                 wish.answer = decision.refusal
+            elif isinstance(decision, Spawn | Queue) and not event.id:
+                wish.answer = self.spawn(seat, event.child, event.agent, event.at, wish.asked)
             elif isinstance(decision, Spawn | Queue):
                 wish.answer = self._spawn_for(seat, event.id, event.child, event.agent, wish.task, event.at)
 
@@ -307,7 +320,8 @@ class Tree:
 
     def ended(self, seat: Seat, result: RunResult) -> None:
         """A run of this seat has ended so, now or in an earlier process."""
-        seat.result = result
+        seat.result, seat.messages = result, result.messages
+        seat.spent = total((seat.spent, result.used))
         if seat.parent is not None:
             used, name = result.used, seat.role.name
             self._ended.append(ChildRun(seat.run, name, result.status, result.reason, used, seat.parent.run))
@@ -318,7 +332,7 @@ class Tree:
     def _close(self, seat: Seat) -> None:
         """Close a seat whose run has ended, once everything below it has, and then maybe the one above."""
         parent = seat.parent
-        if parent is None or seat.result is None or seat.below:
+        if parent is None or seat.kept or seat.result is None or seat.below:
             return
         self.ledger.close(seat.id, self._stage.clock())
         parent.below.pop(seat.id, None)
@@ -344,7 +358,7 @@ class Tree:
     def settle(self) -> None:
         """The tree is over when the run at the top has ended, and nothing below it goes on."""
         result = self.root.result
-        if result is not None and not self._live and not self.over.done():
+        if result is not None and not self._live and not self.root.kept and not self.over.done():
             self.ledger.close(self.root.id, self._stage.clock())
             self.over.set_result(replace(result, children=tuple(self._ended)))
 
@@ -358,9 +372,45 @@ class Tree:
                 seat.effects.inbox.fail(error)
         for seat in self.seats.values():
             if not seat.ended.done():
-                seat.ended.cancel()
+                seat.ended.set_exception(error)
+                seat.ended.exception()  # nobody needs to have waited for it
         if not self.over.done():
             self.over.set_exception(error)
+
+    # A host that drives the tree by itself.
+
+    def wake(self, seat: Seat, messages: tuple[Message, ...]) -> str:
+        """Another run of a seat that the ledger allows to be woken, when it has its turn; its id."""
+        if seat.ended.done():
+            seat.ended = self._loop.create_future()
+        seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
+        self.turn(seat, self._stage.clock())
+        return run_id(seat.id, seat.runs + 1)
+
+    async def close(self, seat: Seat, cause: str) -> None:
+        """Close a seat and everything below it: first the runs end, leaves first."""
+        self.ledger.closing(seat.id)
+        below = self._subtree(seat)
+        self.cancel(seat, cause)
+        waiting = [each.ended for each in below if each.id in self._live]
+        if waiting:
+            await asyncio.wait(waiting)
+        for each in reversed(below):
+            each.kept = False
+            if each.parent is not None:
+                each.parent.below.pop(each.id, None)
+        self.ledger.close(seat.id, self._stage.clock())
+
+    def open_seats(self) -> list[Seat]:
+        """All seats that are not closed, each before those below it."""
+        return self._subtree(self.root)
+
+    def _subtree(self, seat: Seat) -> list[Seat]:
+        return [seat, *(each for child in seat.below.values() for each in self._subtree(child))]
+
+    def used(self) -> Used:
+        """What all runs of the tree have used that have ended."""
+        return total(seat.spent for seat in self.seats.values())
 
     # Cancellation, leaves first.
 
@@ -372,13 +422,16 @@ class Tree:
     def interrupt_below(self, seat: Seat, cause: str) -> None:
         """Whatever runs below a seat is to end."""
         for child in reversed(tuple(seat.below.values())):
-            self._cancel(child, cause)
+            self.cancel(child, cause)
 
     def recall(self, seat: Seat, id: str) -> None:
         """A delegation is not wanted any more."""
-        self._cancel(seat.delegations[id], "parent")
+        self.cancel(seat.delegations[id], "parent")
 
-    def _cancel(self, child: Seat, cause: str) -> None:
+    def cancel(self, child: Seat, cause: str) -> None:
+        """A run is to end, and everything below it first."""
+        if child.effects is None:
+            self.interrupt_below(child, cause)
         if child.effects is not None:
             child.effects.interrupt(cause)
         elif child.id in self._live and not child.cause:
@@ -397,6 +450,11 @@ class Tree:
     def resting(self, seat: Seat, delegates_only: bool) -> None:
         """A run is about to wait for something: for its children only, or for something of its own."""
         self.ledger.waiting(seat.id, self._stage.clock(), delegates_only)
+
+
+def run_id(node: str, number: int) -> str:
+    """The id of a run of a node: its own for the first."""
+    return node if number == 1 else f"{node}{WAKE}{number}"
 
 
 def with_delegation(host: Host, agents: Mapping[str, Agent], runs: Mapping[str, Tree]) -> Host:
