@@ -34,6 +34,8 @@ class Host:
     max_output: int | None = None
     consultants: frozenset[str] = frozenset()
     approver: Callable[..., Any] | None = None
+    delegates: str = ""
+    """The name of the tool that gives tasks to other agents, if there is one."""
     declarations: tuple[ToolSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:

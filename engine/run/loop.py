@@ -154,7 +154,7 @@ class _Turn:
         if not reply.calls:
             return
         calls = self.effects.get(reply.ref).tool_calls
-        functions = {p.id: calls[i] for i, p in enumerate(reply.calls) if p.kind == "function"}
+        functions = {p.id: calls[i] for i, p in enumerate(reply.calls) if p.kind in e.AWAITED}
         if functions:
             self.rounds += 1
             self.open = functions

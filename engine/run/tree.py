@@ -463,4 +463,4 @@ def with_delegation(host: Host, agents: Mapping[str, Agent], runs: Mapping[str, 
     async def carry(agent: str, task: str, context: ToolContext) -> ToolResult:
         return await runs[context.run].delegate(agent, task, context)
 
-    return replace(host, tools={**host.tools, DELEGATE: delegate_tool(agents, carry)})
+    return replace(host, tools={**host.tools, DELEGATE: delegate_tool(agents, carry)}, delegates=DELEGATE)
