@@ -100,6 +100,7 @@ class MemoryStore:
     def ask(self, run: str, asked: Sequence[Asked]) -> list[RequestRecord]:
         record = self.record(run)
         self._guard(record)
+        requests.may_ask(record)
         with self._lock:
             kept = [r for r in self._requests.values() if r.run == run]
             found, gone = requests.matched(run, kept, asked, self._clock())
@@ -144,7 +145,7 @@ class MemoryStore:
 
     def leases(self) -> list[Lease]:
         now = self._clock()
-        return [lease for lease in self._leases.values() if now < lease.until]
+        return [lease for _, lease in sorted(self._leases.items()) if now < lease.until]
 
     def close(self) -> None:
         """Nothing is pending; the memory stays readable."""

@@ -187,6 +187,7 @@ class Requests(Protocol):
 
         Called after the event that suspended the run, again whenever it is suspended. What is asked already stays as it
         is, with an answer that has come; what is not asked any more is settled. The records, in the order of ``asked``.
+        A run that has ended asks nothing.
         """
         ...
 
@@ -223,7 +224,7 @@ class Leases(Protocol):
         """Give it back. One that somebody else has taken over stays theirs."""
 
     def leases(self) -> list[Lease]:
-        """Those that hold now."""
+        """Those that hold now, in the order of their keys."""
         ...
 
 

@@ -27,6 +27,12 @@ _VERDICTS: Final = {
 }
 
 
+def may_ask(run: RunRecord) -> None:
+    """Raise ``JournalError`` if the run has ended."""
+    if run.ended:
+        raise JournalError(f"run {run.run} has ended ({run.status}): it asks nothing any more")
+
+
 def matched(
     run: str, kept: Iterable[RequestRecord], asked: Sequence[Asked], now: int
 ) -> tuple[list[RequestRecord], list[RequestRecord]]:

@@ -174,7 +174,8 @@ class SqliteStore:
     def ask(self, run: str, asked: Sequence[Asked]) -> list[RequestRecord]:
         self._asking.add(run)
         top = self._tops.get(run, run)
-        return sqlite_requests.ask(self._database, run, asked, self._clock(), top, self._held.get(top))
+        owner = self._held.get(top)
+        return sqlite_requests.ask(self._database, run, asked, self._clock(), top, owner, self._record_of)
 
     def answer(self, request: str, answer: Answer) -> RequestRecord:
         return sqlite_requests.answer(self._database, request, answer, self._clock(), self._record_of)

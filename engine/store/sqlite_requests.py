@@ -13,8 +13,7 @@ from engine.core.canonical import dumps
 from engine.store import sqlite_leases
 from engine.store.database import Database, Row, Statement
 from engine.store.protocol import SUSPENDED, Answer, Asked, RequestRecord, RunRecord
-from engine.store.requests import answered, brought, matched, unknown_request
-from engine.store.shared import unknown_run
+from engine.store.requests import answered, brought, matched, may_ask, unknown_request
 
 _COLUMNS: Final = "request, run, asked, asked_at, answer, amount, value, answered_by, answered_at, taken"
 _INSERT: Final = "INSERT INTO requests (request, run, call, kind, asked, asked_at, until) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -43,19 +42,28 @@ def settled(run: str, event: e.ApprovalGiven | e.ExtensionAnswered | e.ToolEnded
 
 
 def ask(
-    database: Database, run: str, asked: Sequence[Asked], now: int, top: str, owner: str | None
+    database: Database,
+    run: str,
+    asked: Sequence[Asked],
+    now: int,
+    top: str,
+    owner: str | None,
+    run_record: Callable[[str], RunRecord],
 ) -> list[RequestRecord]:
-    """See ``Requests.ask``. ``owner`` is who must hold the lease on the tree of ``top``, if anybody must."""
+    """See ``Requests.ask``. ``owner`` is who must hold the lease on the tree of ``top``, if anybody must.
+
+    ``run_record`` reads the record of a run, inside the transaction.
+    """
     with database.transaction() as db:
         if owner is not None:
             sqlite_leases.check(db, top, owner)
+        may_ask(run_record(run))
         kept = _select(database, db, "run = ?", (run,))
         found, gone = matched(run, kept, asked, now)
         known = {record.id for record in kept}
         db.executemany(_INSERT, [_row_of(record) for record in found if record.id not in known])
         db.executemany("UPDATE requests SET taken = 1 WHERE request = ?", [(record.id,) for record in gone])
-        if not db.execute("UPDATE runs SET status = ? WHERE run = ?", (SUSPENDED, run)).rowcount:
-            raise unknown_run(run)
+        db.execute("UPDATE runs SET status = ? WHERE run = ?", (SUSPENDED, run))
     return found
 
 

@@ -237,3 +237,12 @@ def test_a_damaged_request_is_named(file: Place) -> None:
     db.close()
     with pytest.raises(JournalError, match=r"request 'r:1.0' is damaged .*restore the file from a copy"):
         SqliteStore(file.path, read_only=True).requests()
+
+
+def test_a_run_that_has_ended_asks_nothing(place: Place) -> None:
+    store = suspended(place, REFUND)
+    store.append("r", 1, e.Cancelled(2), d.End(2, Outcome("cancelled", "user")))
+    with pytest.raises(JournalError, match=r"run r has ended \(cancelled\): it asks nothing any more"):
+        store.ask("r", (MORE,))
+    assert place.view().record("r").status == "cancelled"
+    assert len(place.view().requests()) == 1
