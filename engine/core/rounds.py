@@ -34,7 +34,7 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
         v, rule = core.react.round(v, states, crowded)
         kind = rule.effect.kind
         if kind == "round":
-            folded = _fold(core, s, at, v, calls)
+            folded = _fold(core, s, at, v, calls, unasked=int(crowded > 0))
             if not folded.crowded:
                 return _judged(core, s, at, folded, notes)
             # A person is asked before anything of the round is counted.
@@ -127,13 +127,13 @@ def text_resolved(core: Core, s: State, e: Resolved) -> Result:
 # -- verdicts -----------------------------------------------------------------------------------
 
 
-def _fold(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...]) -> Fold:
+def _fold(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...], unasked: int) -> Fold:
     """Fold the calls in the model's order; a refused atomic round is folded again from the start."""
     n = s.n + 1
-    folded = Fold(core, s, at, v, n)
+    folded = Fold(core, s, at, v, n, unasked=unasked)
     folded.calls_of(calls)
     if core.atomic and folded.refused and not folded.crowded:
-        folded = Fold(core, s, at, v, n, round_refused=folded.refused)
+        folded = Fold(core, s, at, v, n, round_refused=folded.refused, unasked=unasked)
         folded.calls_of(calls)
     return folded
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of
 from engine.core.machine.machine import Effect, FieldDef, Grant, Phase, Rule, Set, Sort, Spend, Variable
 from engine.core.machine.plan import Plan
-from engine.core.machine.rules import Context, Updates, asking, questions, rule, to
+from engine.core.machine.rules import Context, Updates, asking, extensions, questions, rule, to
 
 IN_ROUNDS = ("tool_iterations", "tool_calls", "unknown_tools")
 """Limits about which is asked when a reply is there; all others are looked at before a call or an attempt."""
@@ -94,11 +94,21 @@ def unasked_field(c: Context) -> FieldDef:
 
 def crowded(c: Context) -> list[Rule]:
     """A call of the round would not fit, as ``step`` has found by judging it beforehand: a person is asked first."""
-    return [
-        question
-        for plan in judged_limits(c)
-        for question in questions(c, "round", plan, Eq(Field("crowded"), Lit(plan.index + 1)))
-    ]
+    rules: list[Rule] = []
+    for plan in judged_limits(c):
+        here = Eq(Field("crowded"), Lit(plan.index + 1))
+        # What the judging took before it came to the question is taken now, for that was given up.
+        rules += [*extensions("round", plan, here), *questions(c, "round", plan, here)]
+    return rules
+
+
+def passed_by(plan: Plan, refused: Expr) -> list[Rule]:
+    """A whole round is refused although nobody could be asked: the question is passed by."""
+    asked = plan.question()
+    if asked is None or plan.step is None:
+        return []
+    here, on = all_of(refused, plan.at(asked[0])), (Set(plan.step, asked[0] + 1),)
+    return [rule("tool.passed_question", plan, here, on, "again", "ungranted")]
 
 
 def would_crowd(plan: Plan, exhausted: Expr) -> list[Rule]:

@@ -372,7 +372,7 @@ def _limit_checks(subject: _Subject) -> list[Check]:
     checks.append(Check("L5", "extended", f"{name} is extended twice, or out of turn", place, subject.mine))
     if question := subject.asked():
         checks += asking_laws.checks(plan, question[1], subject.place, question[0], subject.crammed)
-    if extends is not None:
+    if extends is not None and not (question and plan.resource in ("tool_calls", "unknown_tools")):
         words = f"{name} is extended while something is left"
         checks.append(Check("L5", "extended", words, subject.crammed, subject.mine))
     if plan.resource == "tool_iterations":

@@ -109,6 +109,7 @@ def _round_refused(plan: Plan) -> list[Rule]:
     if extension is not None and plan.step is not None:
         here, on = all_of(refused, plan.at(extension[0])), (Set(plan.step, extension[0] + 1),)
         rules.append(rule("tool.passed", plan, here, on, "again", "passed"))
+    rules += asking_rules.passed_by(plan, refused)
     return [*rules, rule("tool.round_refused", plan, refused, (Set(plan.over, 1),), "reply", "tool_calls")]
 
 
@@ -233,8 +234,10 @@ def _over(occasion: Occasion, plan: Plan, clear: Updates) -> list[Rule]:
         guard = all_of(over, plan.at(position))
         updates = to(Phase.READY, Set("pending", occasion.code), *clear)
         rules.append(rule("judged.finalize", plan, guard, updates, "continue", "pending", position))
-    end = to(Phase.ENDED, *clear)
-    return [*rules, rule("judged.stop", plan, over, end, "end", "incomplete")]
+    end, asked = to(Phase.ENDED, *clear), plan.question()
+    # Where a person is to be asked, what did not fit was a provider's doing: they are when something of ours would not.
+    spent = all_of(over, Not(plan.at(asked[0]))) if asked else over
+    return [*rules, rule("judged.stop", plan, spent, end, "end", "incomplete")]
 
 
 def tool_end(c: Context) -> tuple[Rule, ...]:
