@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,10 +13,10 @@ import msgspec
 from engine.core.state import Used
 from engine.core.texts import quantity
 from engine.store.shared import moment
-from policy_lang.cli.journals import NotFound, plain, standing
-from policy_lang.cli.stand_ins import stored_policy
+from policy_lang.cli.journals import plain, standing
 
 if TYPE_CHECKING:
+    from engine.core.step import Compiled
     from engine.store.protocol import Lease, RunRecord
     from engine.store.sqlite import SqliteStore
 
@@ -73,13 +74,22 @@ def row(store: SqliteStore, record: RunRecord, depth: int, living: dict[str, Lea
 
 def used_so_far(store: SqliteStore, record: RunRecord) -> Used | None:
     """What a run that has not ended has used; ``None`` if this release cannot read its policy."""
-    from engine.core.step import compile, replay
+    from engine.core.step import replay
 
     try:
-        compiled = compile(stored_policy(record))
-    except NotFound:
+        compiled = _compiled(record.policy)
+    except ValueError:
         return None
     return compiled.used(replay(compiled, (step.event for step in store.load(record.run).steps)))
+
+
+@lru_cache(maxsize=64)
+def _compiled(policy: str) -> Compiled:
+    """A stored policy ready to replay: many runs of a journal have the same."""
+    from engine.core.policy import Policy
+    from engine.core.step import compile
+
+    return compile(Policy.model_validate_json(policy))
 
 
 def table(rows: Sequence[Row]) -> list[str]:
