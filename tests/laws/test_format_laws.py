@@ -15,7 +15,7 @@ from layouts import commented, comments, relaid, words
 from test_lang_recovery import KINDS, WORDS
 
 from engine.core.policy import Policy
-from policy_lang import checks, loads
+from policy_lang import checks
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.formatting import Formatted, format_source, formatted
 from policy_lang.formatting.columns import WIDTH
@@ -70,8 +70,9 @@ def said(text: str) -> list[str]:
 def test_what_a_policy_means_is_kept(policy: Policy, seed: int, other: int) -> None:
     text = relaid(Writer(random.Random(seed)).write(policy), random.Random(other))
     made = formatted(text)
-    assert loads(made).fingerprint() == loads(text).fingerprint() == policy.fingerprint()
-    assert shown(checks(made)[1]) == shown(checks(text)[1])
+    (data, findings), (_, found_before) = checks(made), checks(text)
+    assert Policy.model_validate(data).fingerprint() == policy.fingerprint()
+    assert shown(findings) == shown(found_before)
     assert said(made) == said(text)
     assert comments(made) == comments(text)
 
@@ -88,14 +89,14 @@ def test_one_policy_has_one_layout(policy: Policy, seed: int, other: int) -> Non
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_examples_have_one_layout(text: str) -> None:
     made = formatted(text)
-    for seed in range(60):
+    for seed in range(30):
         again = relaid(made, random.Random(seed))
         assert formatted(again).replace("\r\n", "\n") == made, again
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_comments_may_stand_anywhere(text: str) -> None:
-    for seed in range(60):
+    for seed in range(30):
         rng = random.Random(seed)
         with_comments = commented(
             relaid(formatted(text), rng).replace("\r\n", "\n"), rng, share=rng.choice([0.1, 0.5, 1])
@@ -143,16 +144,10 @@ def test_it_looks_the_same_everywhere(policy: Policy, seed: int) -> None:
         assert not (line.endswith("{") and not after)
         assert not (not line and after == "}")
         assert len(line) - len(line.lstrip(" ")) in (0, 2) or line.lstrip(" ").startswith(("then ", "#"))
-
-
-@given(policies(), SEEDS)
-def test_a_line_that_can_be_short_is(policy: Policy, seed: int) -> None:
-    """What is wider than a line may be has no ladder that could be broken, or could not be narrower."""
-    for line in formatted(Writer(random.Random(seed)).write(policy)).split("\n"):
         tokens = words(line)
         if tokens and width(line[: tokens[-1].end]) > WIDTH:
-            most = 0 if tokens[0].text == "on" else 1
-            assert [token.text for token in tokens].count("then") <= most, line
+            steps = [token.text for token in tokens].count("then") + (tokens[0].text == "on")
+            assert steps <= 1, "a ladder that could be broken"
 
 
 def test_a_byte_order_mark_stays() -> None:
