@@ -174,8 +174,10 @@ def test_l16_usage_told_early_changes_nothing_later(policy: Policy, world: World
 def test_a_state_is_small(policy: Policy, world: World) -> None:
     for step in played(policy, world).steps:
         # Each tool call of the round in hand costs its id, tool and arguments' key, what it waits for and how it ended;
-        # each client its name and model; each breaker what it remembers of a tool or an argument set.
+        # each client its name and model; each breaker what it remembers of a tool or an argument set; each of at most
+        # EARLIER_ATTEMPTS attempts what was charged for it.
         after, book = step.after, step.after.book
         names = len(book.run.clients) + len(book.switched) + len(book.exchange)
-        bound = 1000 + 220 * max(0, len(after.round) - 1) + 60 * names + 200 * len(book.breakers)
+        earlier = len(after.call.earlier) if after.call else 0
+        bound = 1000 + 220 * max(0, len(after.round) - 1) + 60 * names + 200 * len(book.breakers) + 130 * earlier
         assert len(encode_state(after)) <= bound
