@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -43,20 +44,33 @@ def connect(path: Path, read_only: bool) -> sqlite3.Connection:
         _touch(path)
     elif not path.is_file():
         raise JournalError(f"{path}: there is no such journal")
-    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
     try:
-        db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        return _opened(path, "mode=ro" if read_only else "mode=rw", read_only)
     except sqlite3.Error as error:
+        if read_only and _on_its_own(path, error):
+            with contextlib.suppress(sqlite3.Error):
+                return _opened(path, "mode=ro&immutable=1", read_only)
         raise explained(path, error) from None
+
+
+def _opened(path: Path, options: str, read_only: bool) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{options}"
+    db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         _prepare(db, path, read_only)
-    except sqlite3.Error as error:
-        db.close()
-        raise explained(path, error) from None
-    except JournalError:
+    except BaseException:
         db.close()
         raise
     return db
+
+
+def _on_its_own(path: Path, error: sqlite3.Error) -> bool:
+    """Can a file be read without the one that SQLite makes beside it, in a folder where nothing may be made?
+
+    Only if nobody writes to it: then it would have its log beside it.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and not os.path.exists(f"{path}-wal")
 
 
 def _touch(path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_run_of_the_earlier_release_without_an_event_cannot_be_begun_again(pat
 
 def test_a_run_of_the_earlier_release_can_be_cancelled(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "cancel", "kil", "--journal", str(path), "--cause", "old"]) == 0
-    assert capsys.readouterr().out == "run killed: cancelled, old\n"
+    assert capsys.readouterr().out == "run killed: cancelled\n"
     store = SqliteStore(path, read_only=True)
     assert store.record("killed").status == "cancelled"
     store.close()

@@ -279,3 +279,17 @@ def test_many_threads_share_a_store(path: Path) -> None:
 def test_sqlite_is_imported_only_by_its_own_module() -> None:
     script = "import sys, engine.store; assert 'sqlite3' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_file_in_a_folder_where_nothing_may_be_made_can_be_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.journal"
+        filled(path)
+        os.chmod(folder, 0o555)
+        path.chmod(0o444)
+        with nobody():
+            store = SqliteStore(path, read_only=True)
+            assert len(store.load("r").steps) == 3
+            assert "may not be written" in refused(lambda: store.append("r", 9, *TICK))
+            store.close()
+        os.chmod(folder, 0o755)
