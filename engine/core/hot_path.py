@@ -30,6 +30,9 @@ _NO_VERDICT_AGAINST: dict[str, int] = dict.fromkeys(
     ("unknown", "invalid", "denied", "limited", "round_refused", "above", "broken", "asks", "no_time", "unasked"), 0
 )
 
+_NOTE_SUCCESS = ("failure_rate", "same_result", "slow")
+"""Detectors that remember executions which went well, too."""
+
 _TYPES = (
     CallRequested,
     ModelReplied,
@@ -69,6 +72,7 @@ def source(core: Core) -> str:
     parts["ROUND_UNUSUAL"] += "\nor state.book.pools is not None"
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts |= _deadlines(core)
+    parts |= _watched(core)
     parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
     parts["BOUND"] = hot_amounts.output_bound(core)
@@ -91,6 +95,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
         "remembered": remembered,
         "end": partial(ends.end, core),
     }
+    scope["NOTING"] = _noting(core)
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -156,8 +161,7 @@ def _bracketed(guard: Expr) -> str:
 def _deadlines(core: Core) -> dict[str, str]:
     """By when calls and tools must be over, and what else the policy says about tools by their names."""
     until, end = hot_amounts.until(core), "NO_TIME"
-    names = ("UNTIL", "CUT", "RULED", "REFUSED", "ASKED_AGAIN", "WATCHED", "WATCHED_END", "TIMED")
-    parts = dict.fromkeys(names, "")
+    parts = dict.fromkeys(("UNTIL", "CUT", "RULED", "REFUSED", "ASKED_AGAIN", "TIMED"), "")
     if until:
         end = "until"
         parts |= {"UNTIL": f"until = {until}", "CUT": f"if {until} < deadline:\n    deadline = {until}"}
@@ -167,21 +171,45 @@ def _deadlines(core: Core) -> dict[str, str]:
         "END": end,
         "DEADLINE": "deadline",
         "RULED": "named = facts(proposed.name)",
-        "REFUSED": "or named.denied\nor named.limits\nor named.asks\nor named.breakers",
-        "WATCHED": "if named.breakers:\n    return general(state, event)",
-        "WATCHED_END": "or facts(call.tool).watched",
+        "REFUSED": "or named.denied\nor named.limits\nor named.asks",
         "ASKED_AGAIN": "named = facts(tool)",
         "TIMED": f"deadline = min(at + named.timeout, {end}) if named.timeout else {end}",
     }
+
+
+def _watched(core: Core) -> dict[str, str]:
+    """Tools with breakers, or with further attempts: ordinary while nothing is remembered and nothing fails.
+
+    A breaker that remembers nothing lets a tool start; what it does not remember of a success it need not be told.
+    """
+    parts = {"BROKEN": "", "WATCHED": "", "WATCHED_END": "", "BEGUN": ""}
+    ended = "or (event.status != 'ok' and facts(call.tool).watched)  # breaker, retry"
+    if not core.policy.breakers:
+        return parts | {"WATCHED_END": ended} if core.policy.tools else parts
+    if _noting(core):
+        ended += "\nor not NOTING.isdisjoint(facts(call.tool).breakers)"
+    return {
+        "BROKEN": "or (named.breakers and book.breakers)",
+        "WATCHED": "if named.breakers and book.breakers:\n    return general(state, event)",
+        "WATCHED_END": f"{ended}\nor (state.book.breakers and facts(call.tool).breakers)",
+        "BEGUN": ", at if named.breakers else 0",
+    }
+
+
+def _noting(core: Core) -> frozenset[int]:
+    """The breakers that remember successes too."""
+    each = enumerate(core.breakers.all)
+    return frozenset(i for i, breaker in each if any(d.kind in _NOTE_SUCCESS for d in breaker.trips))
 
 
 def _remembered(core: Core) -> dict[str, str]:
     """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
     if not (core.switching.switches or core.policy.breakers):
         return {"SWITCHED": "", "SPENT": "book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)"}
+    hides = "\nor book.breakers" if any(breaker.when_open == "hide" for breaker in core.breakers.all) else ""
     due = f"\nor book.crossed & ~book.told & {core.thresholds.uses}" if core.has_thresholds else ""
     return {
-        "SWITCHED": "or book.client\nor book.exchange\nor book.breakers" + due,
+        "SWITCHED": f"or book.client\nor book.exchange{hides}{due}",
         "SPENT": "book = replace(book, spent=spent)",
     }
 
@@ -277,6 +305,7 @@ def step(state, event):
                 or proposed.problem
                 or i == 32  # tuples grow by copying: larger rounds are judged in lists
                 <REFUSED>
+                <BROKEN>
                 <TOOL_UNUSUAL>
             ):
                 return general(state, event)
@@ -303,7 +332,7 @@ def step(state, event):
         <WATCHED>
         <TIMED>
         n = state.n
-        started = RoundCall(id, tool, proposed.args, STARTED, 1, "", <DEADLINE>)
+        started = RoundCall(id, tool, proposed.args, STARTED, 1, "", <DEADLINE><BEGUN>)
         decision = Execute(n, 0, id, 1, <DEADLINE>, "default: execute")
         return State(v, at, n, state.call, (started,), book), decision
     if kind is ToolEnded:
