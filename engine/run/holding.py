@@ -27,15 +27,15 @@ class Holding:
         LeaseError: another process has one of them. Nothing is held.
     """
 
-    def __init__(self, store: Leases, keys: Sequence[str], ttl: int = LEASE_MS) -> None:
+    def __init__(self, store: Leases, keys: Sequence[str]) -> None:
         self._store = store
-        self._ttl = ttl
+        self._ttl = LEASE_MS
         self._leases: list[Lease] = []
         self._timer: asyncio.TimerHandle | None = None
         owner = new_owner()
         try:
             for key in keys:
-                self._leases.append(store.acquire(key, owner, ttl))
+                self._leases.append(store.acquire(key, owner, LEASE_MS))
         except BaseException:
             self.release()
             raise
