@@ -144,6 +144,6 @@ REFUSALS: Final[dict[str, str]] = {
 """The result a tool call gets when it is not executed, by reason."""
 
 ROUND_REFUSAL: Final = (
-    "This call was not executed: {left} of {limit} tool calls are left, fewer than were asked for together with it."
+    "This call was not executed: the limit of {limit} tool calls leaves {left}, fewer than were asked for together."
 )
 """The same for the reason ``tool_calls`` where an atomic limit has something left, but not enough for the round."""

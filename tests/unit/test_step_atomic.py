@@ -66,7 +66,7 @@ def test_one_that_would_not_be_enough_is_not_taken(reference: bool) -> None:
     verdict = run.round(4)
     assert isinstance(verdict, d.RunTools)
     assert verdict.complete
-    text = "This call was not executed: 1 of 3 tool calls are left, fewer than were asked for together with it."
+    text = "This call was not executed: the limit of 3 tool calls leaves 1, fewer than were asked for together."
     assert [v.text for v in verdict.verdicts if isinstance(v, d.Reply)] == [text] * 4
     assert [note.kind for note in verdict.notes] == ["skipped"]
     assert run.standing() == (2, 3)
