@@ -64,8 +64,8 @@ class Page:
     def _statement(self, nodes: list[tree.Node]) -> None:
         node = nodes[0]
         block = hasattr(node, "lines")
-        self._lead(node.span.start, 0)
-        if self._blank or block:
+        apart = self._lead(node.span.start, 0)
+        if apart or block:
             self._align_run()
         braces = self.reading.body(node) if block and len(nodes) == 1 else None
         if braces:
@@ -119,18 +119,19 @@ class Page:
 
     # ---- what stands between them
 
-    def _lead(self, until: int, indent: int) -> None:
-        """The comments and blank lines before a place, up to the start of its line."""
+    def _lead(self, until: int, indent: int) -> bool:
+        """The comments and blank lines before a place, up to the start of its line; is there a blank line?"""
         end = self.text.rfind("\n", self._at, until) + 1 if until < len(self.text) else until
         if end <= self._at:
-            return
-        gap = self.text[self._at : end]
-        for comment in comments(gap.removesuffix("\n")):
+            return False
+        lines = comments(self.text[self._at : end].removesuffix("\n"))
+        for comment in lines:
             if comment:
                 self._add(Fixed(" " * indent + comment))
             else:
                 self._blank = True
         self._at = end
+        return "" in lines
 
     def _finish(self, end: int) -> str:
         """Go on to the next line; gives the comment that stands behind what ended at ``end``."""

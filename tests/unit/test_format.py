@@ -117,8 +117,9 @@ def test_a_comment_before_such_a_name_is_left_alone() -> None:
     assert formatted(text) == text
 
 
-def test_columns_end_at_a_blank_line_outside_of_blocks() -> None:
-    text = body('tool "a"  deny', "", 'tool "longer"  deny')
+@pytest.mark.parametrize("between", [[""], ["", "# c"], ["# c", ""], ["# c", "", "# d"]])
+def test_columns_end_at_a_blank_line_outside_of_blocks(between: list[str]) -> None:
+    text = body('tool "a"  deny', *between, 'tool "longer"  deny')
     assert formatted(text) == text
 
 
