@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from engine.core.budgets import Budget, budget_of
-from engine.core.policy import Limit, Policy
+from engine.core.policy import Finalize, Limit, Policy
 from engine.core.pooling import Node
 from engine.core.state import ClientInfo
 from engine.core.step import Compiled, compile
@@ -135,7 +135,9 @@ class Role:
 
 
 def _narrowed(limit: Limit, maximum: int) -> Limit:
-    return limit.model_copy(update={"max": maximum, "reserve": min(limit.reserve, maximum)})
+    """With nothing at all there is no reserve, and so no final call to make."""
+    then = limit.then if maximum or not limit.reserve else tuple(s for s in limit.then if not isinstance(s, Finalize))
+    return limit.model_copy(update={"max": maximum, "reserve": min(limit.reserve, maximum), "then": then})
 
 
 def _asked(resource: Any, maximum: int) -> Limit:
