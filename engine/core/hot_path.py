@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from engine.core import ends, hot_amounts, hot_ends
+from engine.core.breakers import BreakerState
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
 from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolRequested
@@ -95,7 +96,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
         "remembered": remembered,
         "end": partial(ends.end, core),
     }
-    scope["NOTING"] = _noting(core)
+    scope |= {"NOTING": _noting(core), "tripped": _tripped}
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -178,9 +179,9 @@ def _deadlines(core: Core) -> dict[str, str]:
 
 
 def _watched(core: Core) -> dict[str, str]:
-    """Tools with breakers, or with further attempts: ordinary while nothing is remembered and nothing fails.
+    """Tools with breakers, or with further attempts: ordinary while no breaker has tripped and nothing fails.
 
-    A breaker that remembers nothing lets a tool start; what it does not remember of a success it need not be told.
+    A breaker that never opened lets a tool start; one that remembers nothing, and no successes, need not learn of one.
     """
     parts = {"BROKEN": "", "WATCHED": "", "WATCHED_END": "", "BEGUN": ""}
     ended = "or (event.status != 'ok' and facts(call.tool).watched)  # breaker, retry"
@@ -189,11 +190,19 @@ def _watched(core: Core) -> dict[str, str]:
     if _noting(core):
         ended += "\nor not NOTING.isdisjoint(facts(call.tool).breakers)"
     return {
-        "BROKEN": "or (named.breakers and book.breakers)",
-        "WATCHED": "if named.breakers and book.breakers:\n    return general(state, event)",
+        "BROKEN": "or (named.breakers and tripped(book.breakers))",
+        "WATCHED": "if named.breakers and tripped(book.breakers):\n    return general(state, event)",
         "WATCHED_END": f"{ended}\nor (state.book.breakers and facts(call.tool).breakers)",
         "BEGUN": ", at if named.breakers else 0",
     }
+
+
+def _tripped(states: tuple[BreakerState, ...]) -> bool:
+    """Has a breaker opened, of whatever tool?"""
+    for state in states:  # noqa: SIM110 - a generator would take longer than the whole question
+        if state.opened is not None:
+            return True
+    return False
 
 
 def _noting(core: Core) -> frozenset[int]:
