@@ -150,25 +150,28 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
 class ApprovalGiven(Event, frozen=True, tag="approval_given"):
     """A person has answered about a tool call, or the time to do so is over, or nobody is there to ask.
 
-    ``args`` is the key of edited arguments, ``ref`` names the content that holds them.
+    ``args`` is the key of edited arguments, ``ref`` names the content that holds them. ``answered`` is when the person
+    answered (ms), where the run takes it up only later; 0: at ``at``.
     """
 
     id: str
     answer: Literal["granted", "refused", "expired", "nobody"] = "granted"
     args: str | None = None
     ref: str = ""
+    answered: int = 0
 
 
 class ExtensionAnswered(Event, frozen=True, tag="extension_answered"):
     """A person has answered whether a limit may grow, or the time to do so is over, or nobody is there to ask.
 
     ``id`` is the limit's (``tokens``, ``tool_calls per run``…); ``amount`` how much more is granted, in the limit's
-    unit: 0 grants what was asked for, and more than that is cut to it.
+    unit: 0 grants what was asked for, and more than that is cut to it. ``answered`` as for ``ApprovalGiven``.
     """
 
     id: str
     answer: Literal["granted", "refused", "expired", "nobody"] = "granted"
     amount: int = 0
+    answered: int = 0
 
 
 class UsageReported(Event, frozen=True, tag="usage_reported"):

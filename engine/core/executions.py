@@ -269,7 +269,7 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     call = s.round[found]
     if e.answer != "granted":
         return _withheld(core, s, e.at, found, call, e.answer)
-    if e.at >= call.deadline:
+    if (e.answered or e.at) >= call.deadline:
         # No answer in time is a refusal, also where the host was slower to say so than the person to answer.
         return _withheld(core, s, e.at, found, call, "expired")
     if e.args is not None and e.args != call.args:

@@ -33,7 +33,7 @@ def extension_answered(core: Core, s: State, e: ExtensionAnswered) -> Result:
         return s, Illegal(f"{e.amount} more {e.id} is no grant")
     if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
-    granted = e.answer == "granted" and e.at < s.book.until
+    granted = e.answer == "granted" and (e.answered or e.at) < s.book.until
     v, rule = core.react.extension(s.vars, int(granted), e.amount)
     notes = (_note(core, s, e, plan, v, rule, granted),)
     calls, ref = s.round, s.book.held
