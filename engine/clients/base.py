@@ -99,6 +99,8 @@ class Client(Protocol):
     ) -> Reply:
         """Send one request, once. ``timeout`` is seconds for the whole attempt.
 
+        The driver gives none: it cancels an attempt whose time is over, and goes on without waiting for its end.
+
         Raises:
             ModelError: for whatever went wrong on the way, with its reason.
         """
