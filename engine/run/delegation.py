@@ -6,6 +6,7 @@ Words only: spawning and waiting is the tree's business.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from engine.core.state import LimitHit, Refusal
 from engine.core.texts import quantity
 from engine.core.vocabulary import RESOURCES
 from engine.run.agents import DELEGATE, Agent
+from engine.run.host import Host
 from engine.run.result import RunResult
 from engine.run.results import ToolResult
 from engine.run.tools import Tool, ToolContext
@@ -100,3 +102,8 @@ def _numbers(limit: LimitHit) -> str:
     used, maximum = quantity(unit, limit.used), quantity(unit, limit.maximum)
     left = quantity(unit, max(0, limit.maximum - limit.used))
     return f"{used} of {maximum} used, {left} left, limit of {limit.owner} per {limit.scope}"
+
+
+def with_delegation(host: Host, agents: Mapping[str, Agent], carry: Carry) -> Host:
+    """The host with the tool."""
+    return replace(host, tools={**host.tools, DELEGATE: delegate_tool(agents, carry)}, delegates=DELEGATE)

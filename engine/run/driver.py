@@ -18,6 +18,7 @@ from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
 from engine.run.contents import Contents
 from engine.run.decision_log import DecisionLog, Logged, Sink
+from engine.run.delegation import with_delegation
 from engine.run.effects import Finished, RunSpec
 from engine.run.handle import RunHandle
 from engine.run.holding import Holding
@@ -32,12 +33,13 @@ from engine.run.records import HostRecord, other_policy, record_of, recorded_spe
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
 from engine.run.result import RunResult, result_of
+from engine.run.results import ToolResult
 from engine.run.streaming import RunBegan, RunEnded, Stream
 from engine.run.sync import Background
 from engine.run.threads import counts_threads, used_by
 from engine.run.timers import Clock, system_clock
-from engine.run.tools import Tool, toolbox
-from engine.run.tree import Stage, Tree, with_delegation
+from engine.run.tools import Tool, ToolContext, toolbox
+from engine.run.tree import Stage, Tree
 from engine.store import MemoryStore, Store
 from engine.store.leases import thread_key
 
@@ -117,7 +119,7 @@ class Driver:
         """The leases on trees that the host drives by itself."""
         known = registered(agents, host)
         if known:
-            host = with_delegation(host, known, self._runs)
+            host = with_delegation(host, known, self._carry)
         self._host = host
         self._role = Role("", self.compiled, host, next(iter(named)), system or "", agents=known)
         self._per_thread = counts_threads(self.compiled.policy)
@@ -358,9 +360,12 @@ class Driver:
         self._planted[id] = held
         return tree
 
-    def uproot(self, tree: Tree) -> None:
-        """A tree of ``plant`` is closed."""
-        self._left(tree.thread, tree.used(), self._planted.pop(tree.root.id, None))
+    def uproot(self, tree: Tree, used: Used) -> None:
+        """A tree of ``plant`` is closed, all of whose runs have used so much."""
+        self._left(tree.thread, used, self._planted.pop(tree.root.id, None))
+
+    async def _carry(self, agent: str, task: str, context: ToolContext) -> ToolResult:
+        return await self._runs[context.run].delegate(agent, task, context)
 
     def now(self) -> int:
         """The time on the driver's clock (ms since 1970)."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.core.draws import RESOURCES as POOLED
 from engine.core.ledger import CLOSED
 from engine.core.messages import Message
-from engine.core.state import LimitHit, Refusal, Used
+from engine.core.state import LimitHit, Refusal, Used, total
 from engine.run.delegation import refusal_words
 from engine.run.driver import Driver
 from engine.run.inputs import opening
@@ -186,22 +186,33 @@ class Runtime:
         seat = tree.seats.get(node.id) if tree is not None else None
         if tree is None or seat is None:
             return
-        await tree.close(seat, "closed")
-        if seat is tree.root:
-            self._trees.pop(node.root, None)
-            self._driver.uproot(tree)
+        await self._close(tree, seat)
+        if seat is tree.root and self._trees.pop(node.root, None) is not None:
+            self._driver.uproot(tree, total(each.spent for each in tree.seats.values()))
 
     # Looking.
 
     def list(self) -> list[NodeView]:
         """All nodes that are not closed, parents before their children."""
-        return [self._view(tree, seat) for tree in self._trees.values() for seat in tree.open_seats()]
+        return [self._view(tree, seat) for tree in self._trees.values() for seat in tree.below(tree.root)]
 
     def inspect(self, node: Node) -> NodeView:
         """One node as it stands. Raises ``ValueError`` if there is no such node."""
         return self._view(self._tree(node), self._seat(node))
 
     # Inside.
+
+    async def _close(self, tree: Tree, seat: Seat) -> None:
+        tree.ledger.closing(seat.id)
+        below = tree.below(seat)
+        tree.cancel(seat, "closed")
+        if going := tree.going(below):
+            await asyncio.wait(going)
+        for each in reversed(below):
+            each.kept = False
+            if each.parent is not None:
+                each.parent.below.pop(each.id, None)
+        tree.ledger.close(seat.id, self._driver.now())
 
     def _tree(self, node: Node) -> Tree:
         tree = self._trees.get(node.root)

@@ -8,7 +8,7 @@ that end at once are no hundreds of turns inside one another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -20,12 +20,11 @@ from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import Ledger
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, Refusal, Used, total
-from engine.run.agents import DELEGATE, Agent, Role
+from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
-from engine.run.delegation import answer_of, delegate_tool, not_started, refusal_of
+from engine.run.delegation import answer_of, not_started, refusal_of
 from engine.run.effects import Finished, RunSpec
-from engine.run.host import Host
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
 from engine.run.local import Recorded
@@ -191,8 +190,7 @@ class Tree:
     def may_delegate(self, seat: Seat) -> bool:
         """May the model of this seat be offered to delegate? Not where it could never be allowed any more."""
         node = self.ledger.nodes[seat.id]
-        children = node.budget.children
-        return node.levels > 0 and (children is None or node.children < children.maximum)
+        return node.levels > 0 and node.children < node.budget.children.maximum
 
     async def delegate(self, agent: str, task: str, context: ToolContext) -> ToolResult:
         """Carry out a delegation: have the child spawned, and wait for its end.
@@ -371,10 +369,12 @@ class Tree:
             if seat.effects is not None:
                 seat.effects.inbox.fail(error)
         for seat in self.seats.values():
-            if not seat.ended.done():
-                seat.ended.set_exception(error)
-                seat.ended.exception()  # nobody needs to have waited for it
-        if not self.over.done():
+            _fail(seat.ended, error)
+            if seat.effects is not None:
+                _fail(seat.effects.inbox.result, error)
+        if self.root.kept:
+            _fail(self.over, error)
+        elif not self.over.done():
             self.over.set_exception(error)
 
     # A host that drives the tree by itself.
@@ -387,30 +387,13 @@ class Tree:
         self.turn(seat, self._stage.clock())
         return run_id(seat.id, seat.runs + 1)
 
-    async def close(self, seat: Seat, cause: str) -> None:
-        """Close a seat and everything below it: first the runs end, leaves first."""
-        self.ledger.closing(seat.id)
-        below = self._subtree(seat)
-        self.cancel(seat, cause)
-        waiting = [each.ended for each in below if each.id in self._live]
-        if waiting:
-            await asyncio.wait(waiting)
-        for each in reversed(below):
-            each.kept = False
-            if each.parent is not None:
-                each.parent.below.pop(each.id, None)
-        self.ledger.close(seat.id, self._stage.clock())
+    def below(self, seat: Seat) -> list[Seat]:
+        """A seat and all below it that are not closed, each before those below it."""
+        return [seat, *(each for child in seat.below.values() for each in self.below(child))]
 
-    def open_seats(self) -> list[Seat]:
-        """All seats that are not closed, each before those below it."""
-        return self._subtree(self.root)
-
-    def _subtree(self, seat: Seat) -> list[Seat]:
-        return [seat, *(each for child in seat.below.values() for each in self._subtree(child))]
-
-    def used(self) -> Used:
-        """What all runs of the tree have used that have ended."""
-        return total(seat.spent for seat in self.seats.values())
+    def going(self, seats: Iterable[Seat]) -> list[asyncio.Future[RunResult]]:
+        """The results that are still to come of these seats."""
+        return [seat.ended for seat in seats if seat.id in self._live]
 
     # Cancellation, leaves first.
 
@@ -452,15 +435,13 @@ class Tree:
         self.ledger.waiting(seat.id, self._stage.clock(), delegates_only)
 
 
+def _fail(future: asyncio.Future[RunResult], error: BaseException) -> None:
+    """What waits for this gets the error; nobody needs to."""
+    if not future.done():
+        future.set_exception(error)
+    future.exception()
+
+
 def run_id(node: str, number: int) -> str:
     """The id of a run of a node: its own for the first."""
     return node if number == 1 else f"{node}{WAKE}{number}"
-
-
-def with_delegation(host: Host, agents: Mapping[str, Agent], runs: Mapping[str, Tree]) -> Host:
-    """The host with the tool by which a run in one of these trees gives tasks to these agents."""
-
-    async def carry(agent: str, task: str, context: ToolContext) -> ToolResult:
-        return await runs[context.run].delegate(agent, task, context)
-
-    return replace(host, tools={**host.tools, DELEGATE: delegate_tool(agents, carry)}, delegates=DELEGATE)

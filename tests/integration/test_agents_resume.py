@@ -5,48 +5,10 @@ from collections import Counter
 
 import pytest
 from run_fakes import FINALIZE, Model, asks, assert_valid, says
-from run_trees import agents, delegates, limit, policy
+from run_trees import Killed, Mortal, agents, delegates, limit, policy
 
 from engine.core.messages import Usage
 from engine.run.driver import Driver
-from engine.store import MemoryStore
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-class Mortal(MemoryStore):
-    """A store whose process dies at its write number ``at``, before or after it: nothing is written from then on."""
-
-    def __init__(self, at, before=False):
-        super().__init__()
-        self.at, self.before, self.writes, self.dead = at, before, 0, False
-
-    def _write(self, write, *args):
-        if self.dead:
-            raise Killed
-        self.writes += 1
-        self.dead = self.writes == self.at
-        if self.dead and self.before:
-            raise Killed
-        write(*args)
-        if self.dead:
-            raise Killed
-
-    def begin(self, record):
-        self._write(super().begin, record)
-
-    def append(self, run, seq, event, decision):
-        self._write(super().append, run, seq, event, decision)
-
-    def release(self, lease):
-        pass  # a dead process gives nothing back
-
-    def revive(self):
-        self.dead, self.at = False, -1
-        self._leases.clear()
-
 
 RULES = policy(
     limit("llm_calls", 30, *FINALIZE, scope="subtree"),

@@ -9,6 +9,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_trees import Killed, Mortal
 from shuffled_loop import shuffled
 
 from engine.clients.base import ModelError
@@ -24,7 +25,6 @@ from engine.run import sizes
 from engine.run.agents import Agent
 from engine.run.booking import Account
 from engine.run.driver import Driver
-from engine.store import MemoryStore
 
 FINALIZE = (Finalize(),)
 
@@ -174,21 +174,23 @@ class Watch:
                 clients.append(decision.client)
 
 
-def play(seed, order, *, deaths=0.0, cancel_after=None, large=False):
+def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=None):
     draw = random.Random(seed)
-    policy, journal, watch = drawn_policy(draw, large), MemoryStore(), Watch()
+    policy, journal, watch = drawn_policy(draw, large), Mortal(killed_at), Watch()
 
     async def lookup() -> str:
         inner = random.Random(f"{seed} {order}")
         await asyncio.sleep(inner.choice([0, 0.01]))
         return "found"
 
-    async def main(loop):
+    async def main(loop, resumed=False):
         journal._clock = loop.clock
         clients = {name: Drawn(name, seed, deaths) for name in ("main", "other")}
         team = [Agent("a", "first", tools=[lookup]), Agent("b", "second", client="other", tools=[lookup])]
         driver = Driver(policy, clients, [lookup], agents=team, journal=journal, clock=loop.clock)
-        handle = driver.start("Q", run_id="r", thread="t")
+        if resumed and not journal.runs():
+            return None, None
+        handle = driver.resume("r") if resumed else driver.start("Q", run_id="r", thread="t")
         tree = driver._runs.get("r")
         if cancel_after is not None:
             loop.call_later(cancel_after, handle.cancel)
@@ -202,10 +204,15 @@ def play(seed, order, *, deaths=0.0, cancel_after=None, large=False):
 
     Account.book = watched
     try:
-        result, tree = shuffled(order, main)
+        try:
+            result, tree = shuffled(order, main)
+        except Killed:
+            journal.revive()
+            result, tree = shuffled(order, functools.partial(main, resumed=True))
     finally:
         Account.book = book
-    check_end(result, tree, journal, policy, watch)
+    if result is not None:
+        check_end(result, tree, journal, policy, watch)
     return result, journal
 
 
@@ -266,6 +273,12 @@ def test_budgets_hold_whoever_dies(seed, order, deaths):
 @given(SEEDS, SEEDS, st.floats(0, 3))
 def test_a_tree_that_is_cancelled_ends_whole(seed, order, after):
     play(seed, order, deaths=0.05, cancel_after=after)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS, SEEDS, st.integers(1, 120))
+def test_budgets_hold_over_the_death_of_the_process(seed, order, killed_at):
+    play(seed, order, deaths=0.05, killed_at=killed_at)
 
 
 @pytest.mark.parametrize("seed", [4, 7, 13, 24])
