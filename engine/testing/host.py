@@ -119,10 +119,14 @@ class Host:
             return stopped
         self.at += self.world.thinks
         last: d.AnyDecision = d.Wait(NO_TIME)
-        while suspended(self.state):
+        for _ in range(100):
+            if not suspended(self.state):
+                break
             last = self.person(self.compiled.requests(self.state)[0])
             if isinstance(last, d.RunTools) and (started := [v for v in last.verdicts if isinstance(v, d.Execute)]):
                 last = self.run_all([v.id for v in started])
+        if suspended(self.state):
+            return self.send(e.Cancelled(self.at, "nobody is heard"))
         # The last call of the round was answered instead of executed: nothing is left to wait for.
         return self.request() if isinstance(last, d.Reply) and not self.state.round else last
 

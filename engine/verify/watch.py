@@ -241,6 +241,8 @@ class Watch:
         """What a person says about a limit, and what is decided about all that has waited for it."""
         question = self._question
         if question is None or not any(n.kind in ("granted", "withheld") for n in decision.notes):
+            if question is not None and isinstance(event, e.ExtensionAnswered) and isinstance(decision, d.Wait):
+                self._break(f"F5: nobody has heard the answer about {event.id}")
             return
         self._question, plan = None, self.laws.plans[question.index]
         granted = isinstance(event, e.ExtensionAnswered) and event.answer == "granted" and self._at < question.until
@@ -660,6 +662,8 @@ class Watch:
             else:
                 self._withheld(tool, verdict, ends=isinstance(decision, d.End))
             return
+        if isinstance(event, e.ApprovalGiven) and event.id != verdict.id:
+            self._break(f"L14: the answer about {event.id} lets {verdict.id} go")
         if not granted or not tool.pending:
             self._break(f"L14: {verdict.id} may run although nobody allowed it")
         tool.granted, tool.away = True, isinstance(verdict, d.Ask)

@@ -67,7 +67,10 @@ def checks(plan: Plan, step: Ask, place: str, position: int, crammed: Expr) -> l
         Check("F5", "questioned", f"a person is asked about {name} too often, or out of turn", in_turn, mine),
         Check("F5", "end", f"{name} ends the run, but its ladder asks a person", Not(holds(place, position)), mine),
     ]
-    if plan.resource not in ("tool_calls", "unknown_tools"):
+    if plan.resource in ("tool_calls", "unknown_tools"):
+        words = f"a call is refused that does not fit {name}, but its ladder asks a person"
+        found.append(Check("F5", "replied", words, Not(holds(place, position)), mine))
+    else:
         # Of those a round may take several at once: whether all of them fit is seen when it is judged.
         words = f"a person is asked about {name} while something is left"
         found.append(Check("F5", "questioned", words, crammed, mine))
