@@ -142,7 +142,10 @@ def _made(data: bytes, name: str) -> bytes:
     """The bytes of a file in its layout; a byte order mark stays. Raises ``Unreadable``."""
     source = decode(data, name)
     made = format_source(source)
-    if made.left:
+    if made.untouched:
+        told = "left alone, as its layout decides how its mistakes are read; `policy check` names them"
+        print(f"policy fmt: {clean(name)}: {told}", file=sys.stderr)
+    elif made.left:
         print(f"policy fmt: {clean(name)}: {_left(made.left)}", file=sys.stderr)
     out = (BOM if data.startswith(BOM) else b"") + made.text.encode()
     if len(out) > MAX_BYTES:

@@ -24,10 +24,11 @@ BOM = "\ufeff"
 
 class Formatted(NamedTuple):
     """A file's text in its layout, and the lines (first and last, from 1) of the file before that were left alone
-    because they cannot be understood."""
+    because they cannot be understood. ``untouched``: for their sake the whole file was."""
 
     text: str
     left: tuple[tuple[int, int], ...] = ()
+    untouched: bool = False
 
 
 def formatted(text: str) -> str:
@@ -43,11 +44,11 @@ def format_source(source: Source) -> Formatted:
     try:
         reading = Reading(source)
     except NoPolicy:
-        return Formatted(text, everything)
+        return Formatted(text, everything, untouched=True)
     page = Page(reading)
     made = page.written("\r\n" if "\r\n" in text and text.count("\n") == text.count("\r\n") else "\n")
     if made != text and not _same(reading, Source(source.name, made)):
-        return Formatted(text, everything)
+        return Formatted(text, tuple(page.left), untouched=True)
     return Formatted(made, tuple(page.left))
 
 

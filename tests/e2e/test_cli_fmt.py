@@ -172,6 +172,14 @@ def test_broken_parts_stay_and_are_told(folder: Path) -> None:
     assert fmt(folder, "-", given=BROKEN.encode()).stdout == (folder / "ugly.policy").read_bytes()
 
 
+def test_a_file_left_as_a_whole_is_told(folder: Path) -> None:
+    text = b'policy  "x" lang 1\nagent "e" {\n}\nyou\n  tokens   50k\n  tool "w"   deny\n}\n'
+    done = fmt(folder, "-", given=text)
+    assert (done.returncode, done.stdout) == (0, text)
+    told = "left alone, as its layout decides how its mistakes are read; `policy check` names them"
+    assert done.stderr.decode() == f"policy fmt: <stdin>: {told}\n"
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [

@@ -153,13 +153,20 @@ def test_a_file_that_is_no_policy_is_left_alone() -> None:
     made = format_source(Source("x", text))
     assert made.text == text
     assert made.left == ((1, 1_102),)
+    assert made.untouched
 
 
 def test_a_layout_that_would_change_the_meaning_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the formatter err, or a guess about a broken line depend on what stands around it."""
     text = body("let   a = 5", "let b")
     monkeypatch.setattr(formatting, "parse", lambda source: parse(Source("x", source.text.replace("let a", "param a"))))
-    assert format_source(Source("x", text)) == formatting.Formatted(text, ((1, 4),))
+    assert format_source(Source("x", text)) == formatting.Formatted(text, ((3, 3),), untouched=True)
+
+
+def test_a_layout_that_decides_how_a_mistake_is_read_stays() -> None:
+    """Out of its block, and no longer indented, the line would not be a part of it any more."""
+    text = body('agent "e" {', '  llm_calls 6 then finalize "x', "}", "you", "  tokens   50k", '  tool "w"   deny', "}")
+    assert format_source(Source("x", text)) == formatting.Formatted(text, ((3, 3), (5, 5), (6, 6), (8, 8)), True)
 
 
 @pytest.mark.parametrize(
