@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from engine.core import draws
+from engine.core.agents import Agents
 from engine.core.machine.plan import Plan, origin_of, plans_of
 from engine.core.policy import Finalize, Policy
-
-DEFAULT_DEPTH: Final = 3
-DEFAULT_CONCURRENT: Final = 8
+from engine.core.state import NO_TIME
+from engine.core.vocabulary import TREE_RESOURCES
 
 
 class Ceiling(Struct, frozen=True, gc=False):
@@ -29,15 +29,23 @@ class Ceiling(Struct, frozen=True, gc=False):
     counting: bool = False
 
 
+def _default(resource: str) -> Ceiling:
+    maximum = TREE_RESOURCES[resource]
+    return Ceiling(resource, resource, "node", NO_TIME if maximum is None else maximum, because=f"default: {resource}")
+
+
 class Budget(Struct, frozen=True, gc=False):
-    """The ceilings of one node; ``carve`` are the resources whose amounts leave its pools when a child is spawned."""
+    """The ceilings of one node; ``carve`` are the resources whose amounts leave its pools when a child is spawned.
+
+    What is unlimited has a maximum that is never reached (``NO_TIME``).
+    """
 
     pools: tuple[Ceiling, ...] = ()
     wall: Ceiling | None = None
-    depth: Ceiling = Ceiling("depth", "depth", "node", DEFAULT_DEPTH, because="default: depth")
-    concurrent: Ceiling = Ceiling("concurrent", "concurrent", "node", DEFAULT_CONCURRENT, because="default: concurrent")
-    children: Ceiling | None = None
-    live_children: Ceiling | None = None
+    depth: Ceiling = _default("depth")
+    concurrent: Ceiling = _default("concurrent")
+    children: Ceiling = _default("children")
+    live_children: Ceiling = _default("live_children")
     carve: tuple[str, ...] = ()
 
 
@@ -55,7 +63,7 @@ def budget_of(policy: Policy) -> Budget:
         if p.resource == "wall" and p.limit.scope == "subtree"
     ]
     wall = min(walls, key=lambda ceiling: ceiling.maximum, default=None)
-    return Budget(pools, wall, **_tree_limits(policy))
+    return Budget(pools, wall, **_tree_limits(policy.agents))
 
 
 def _kept(plan: Plan) -> int:
@@ -70,13 +78,12 @@ def _counts_approvals(plan: Plan) -> bool:
     return plan.limit.counting_approvals
 
 
-def _tree_limits(policy: Policy) -> dict[str, Any]:
-    agents = policy.agents
+def _tree_limits(agents: Agents | None) -> dict[str, Any]:
     if agents is None:
         return {}
     found: dict[str, Any] = {"carve": tuple(agents.carve)}
     for limit in agents.limits:
-        if limit.max is not None:
-            origin = origin_of(limit.origin, limit.resource)
-            found[limit.resource] = Ceiling(limit.resource, limit.resource, "node", limit.max, because=origin)
+        maximum = NO_TIME if limit.max is None else limit.max
+        origin = origin_of(limit.origin, limit.resource)
+        found[limit.resource] = Ceiling(limit.resource, limit.resource, "node", maximum, because=origin)
     return found

@@ -26,6 +26,9 @@ LLM_CALLS, LLM_ATTEMPTS, TOOL_ITERATIONS, TOOL_CALLS, UNKNOWN_TOOLS, TOKENS, INP
     9
 )
 
+BY_CALLS: Final = frozenset((LLM_CALLS, LLM_ATTEMPTS, TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, COST))
+"""What every model call draws on; the others are drawn on by tools."""
+
 Draw = tuple[int, int, int, int, int, int, int, int, int]
 """An amount of each of ``RESOURCES``: counts, tokens, micro-dollars."""
 
@@ -55,11 +58,6 @@ def request(input_tokens: int, output_tokens: int, micro_dollars: int) -> Draw:
 def minus(a: Draw, b: Draw) -> Draw:
     """``a`` less ``b``, resource by resource."""
     return tuple(x - y for x, y in zip(a, b, strict=True))  # type: ignore[return-value]
-
-
-def one(resource: int, amount: int = 1) -> Draw:
-    """So much of one resource, by its place."""
-    return tuple(amount if i == resource else 0 for i in range(9))  # type: ignore[return-value]
 
 
 def less(a: Draw, b: Draw) -> Draw:

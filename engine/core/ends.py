@@ -16,6 +16,7 @@ from engine.core.state import (
     STARTED,
     WAITING,
     Outcome,
+    Refusal,
     RoundCall,
     State,
 )
@@ -29,8 +30,13 @@ _STATUS = {
 }
 """Status and reason where the rule's word alone does not say them; every other word is the reason of a failure."""
 
-_ABOVE = {"wall_above": "wall", "above": "refused", "rounds_above": "rounds", "tools_above": "tools_limit"}
-"""What the ledger has shown of the limit of an ancestor that ends a run, by the rule's word."""
+_ABOVE = {
+    "wall_above": ("wall", "wall"),
+    "above": ("refused", "above"),
+    "rounds_above": ("rounds", "tool_iterations"),
+    "tools_above": ("tools_limit", "tool_calls"),
+}
+"""Where the ledger has shown the limit of an ancestor that ends a run, by the rule's word, and what it is about."""
 
 Result = tuple[State, AnyDecision]
 
@@ -76,8 +82,13 @@ def _outcome(core: Core, s: State, at: int, v: Values, rule: Rule, ref: str, err
         plan = core.plans[rule.effect.limit]
         status, reason, limit = word, plan.resource, core.hit(plan, v, s.book, at)
     elif word in _ABOVE:
-        refusal = getattr(s.book.pools, _ABOVE[word])
-        status, reason, limit, because = "incomplete", refusal.limit.resource, refusal.limit, refusal.because
+        shown, what = _ABOVE[word]
+        refusal: Refusal | None = getattr(s.book.pools, shown)
+        status, reason = "incomplete", what
+        if refusal is not None:  # a host should say whose limit it is
+            reason, limit, because = refusal.limit.resource, refusal.limit, refusal.because
+            if word == "wall_above":  # shown as it is at its end
+                limit = structs.replace(limit, used=limit.maximum + max(0, at - s.book.run.above))
     elif word == "cancelled":
         status, reason = word, cause
     else:

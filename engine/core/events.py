@@ -183,7 +183,7 @@ class UsageReported(Event, frozen=True, tag="usage_reported"):
 
 
 class PoolsSeen(Event, frozen=True, tag="pools_seen"):
-    """What the ledger of a tree shows this run, just before an event that may admit something; also before its start."""
+    """What the ledger of a tree shows this run, just before an event that may admit something, its start included."""
 
     pools: Pools
 

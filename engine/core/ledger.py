@@ -8,7 +8,7 @@ is ``step``'s, which is shown the ledger as ``Pools``. Source: section 8 of the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from msgspec import structs
@@ -34,15 +34,15 @@ class Ledger(Pooling):
         super().__init__()
         self._live: dict[str, dict[str, None]] = {}
         """Children that are not closed, in the order of their spawn."""
-        self._queues: dict[str, deque[str]] = {}
+        self._queues: dict[str, OrderedDict[str, None]] = {}
 
     def copy(self) -> Ledger:
         """The same ledger, independent of this one."""
         other = Ledger()
         other.nodes = dict(self.nodes)
-        other._holds = dict(self._holds)
+        other._holds = {id: dict(held) for id, held in self._holds.items()}
         other._live = {parent: dict(live) for parent, live in self._live.items()}
-        other._queues = {parent: deque(queue) for parent, queue in self._queues.items()}
+        other._queues = {parent: OrderedDict(queue) for parent, queue in self._queues.items()}
         return other
 
     # Reading.
@@ -50,6 +50,10 @@ class Ledger(Pooling):
     def children(self, id: str) -> tuple[str, ...]:
         """The children of a node that are not closed, in the order of their spawn."""
         return tuple(self._live.get(id, ()))
+
+    def has_children(self, id: str) -> bool:
+        """Is there a child that is not closed?"""
+        return bool(self._live.get(id))
 
     def queue(self, id: str) -> tuple[str, ...]:
         """The children of a node that wait for a slot, first in first out."""
@@ -72,7 +76,7 @@ class Ledger(Pooling):
     ) -> None:
         """A root is opened; ``earlier`` is what the earlier runs of its ``thread`` have used."""
         budget = _walled(budget, asked or {})
-        own = (Pool(_place(c), c, c.maximum, min(c.kept, c.maximum)) for c in _ceilings(budget, asked or {}))
+        own = (_pool(c, c.maximum) for c in _ceilings(budget, asked or {}))
         pools = (*own, *(_thread_pool(c, earlier) for c in budget.pools if c.scope == "thread"))
         depth = budget.depth
         root = Node(id, "", "", budget, 0, depth.maximum, id, pools, (), _deadline(budget, at))
@@ -92,7 +96,7 @@ class Ledger(Pooling):
             return Refusal(LimitHit("depth", "node", owner.id, node.depth - owner.depth, depth.maximum), depth.because)
         counts = (node.budget.children, node.children), (node.budget.live_children, len(self._live.get(parent, ())))
         for ceiling, used in counts:
-            if ceiling is not None and used >= ceiling.maximum:
+            if used >= ceiling.maximum:
                 return Refusal(LimitHit(ceiling.limit, "node", parent, used, ceiling.maximum), ceiling.because)
         return self.spent(parent)
 
@@ -119,8 +123,8 @@ class Ledger(Pooling):
             place = _place(ceiling)
             left = None if ceiling.scope == "node" else self.left_above(parent, place)
             maximum = ceiling.maximum if left is None or given else min(ceiling.maximum, left)
-            pools.append(Pool(place, ceiling, maximum, min(ceiling.kept, maximum)))
-            if ceiling.resource in node.budget.carve and left is not None and all(c.resource != place for c in carves):
+            pools.append(_pool(ceiling, maximum))
+            if left is not None and ceiling.resource in node.budget.carve:
                 carves.append(Carve(place, maximum))
         levels, owner = budget.depth.maximum, id
         if node.levels - 1 < levels:
@@ -130,8 +134,8 @@ class Ledger(Pooling):
         self.nodes[id] = child
         self._live.setdefault(parent, {})[id] = None
         self.nodes[parent] = structs.replace(node, children=node.children + 1)
-        for carve in carves:
-            self.set_aside(parent, carve.resource, carve.left)
+        if carves:
+            self.set_aside(parent, carves)
 
     # Runs of a node.
 
@@ -156,11 +160,18 @@ class Ledger(Pooling):
         return Refusal(LimitHit(state, "node", id, 0, 0), f"default: {state}")
 
     def wake(self, id: str, at: int) -> bool:
-        """A run of the node starts, or goes on (true), or waits for a slot of the parent (false)."""
+        """A run of the node starts, or goes on (true), or waits for a slot of the parent (false).
+
+        What may not start does not, and nothing changes; whoever waits already has a turn though the node is closing.
+        """
         node = self.nodes[id]
+        if node.state == RUNNING:
+            return True
+        if node.state == CLOSED or (node.closing and node.state == IDLE):
+            return False
         if node.parent and not self._slot(node):
             if node.state != QUEUED:
-                self._queues.setdefault(node.parent, deque()).append(id)
+                self._queues.setdefault(node.parent, OrderedDict())[id] = None
                 self._set(id, at, QUEUED, WORKING)
             return False
         self._set(id, at, RUNNING, WORKING)
@@ -169,10 +180,10 @@ class Ledger(Pooling):
     def _slot(self, node: Node) -> bool:
         """Take a slot of the parent, if one is free and nobody has waited longer."""
         parent, queue = self.nodes[node.parent], self._queues.get(node.parent)
-        if parent.running >= parent.budget.concurrent.maximum or (queue and queue[0] != node.id):
+        if parent.running >= parent.budget.concurrent.maximum or (queue and next(iter(queue)) != node.id):
             return False
         if queue:
-            queue.popleft()
+            queue.popitem(last=False)
         self.nodes[parent.id] = structs.replace(parent, running=parent.running + 1)
         return True
 
@@ -184,7 +195,7 @@ class Ledger(Pooling):
     def next_queued(self, parent: str) -> str:
         """The child whose turn it is, if a slot is free; empty if none is."""
         node, queue = self.nodes[parent], self._queues.get(parent)
-        return queue[0] if queue and node.running < node.budget.concurrent.maximum else ""
+        return next(iter(queue)) if queue and node.running < node.budget.concurrent.maximum else ""
 
     def waiting(self, id: str, at: int, children_only: bool) -> None:
         """Is all that a running node has in flight its children's runs?"""
@@ -200,11 +211,10 @@ class Ledger(Pooling):
 
     def ended(self, id: str, at: int) -> None:
         """The run has ended, or a queued one does not start: what it held is given back, its slot is free."""
-        for holder, key in [hold for hold in self._holds if hold[0] == id]:
-            self.release(holder, key)
+        self.release_all(id)
         node = self.nodes[id]
         if node.state == QUEUED:
-            self._queues[node.parent].remove(id)
+            del self._queues[node.parent][id]
         if node.state == RUNNING:
             self._free(node)
         if node.state in (QUEUED, RUNNING, SUSPENDED):
@@ -222,8 +232,8 @@ class Ledger(Pooling):
         node = self.nodes[id]
         if not node.closing:
             self.nodes[id] = structs.replace(node, closing=True)
-        for child in self.children(id):
-            self.closing(child)
+            for child in self.children(id):
+                self.closing(child)
 
     def close(self, id: str, at: int) -> tuple[str, ...]:
         """Close a node and all below it, leaves first; which were closed now. What was carved for them returns.
@@ -235,10 +245,9 @@ class Ledger(Pooling):
         self.closing(id)
         closed = [name for child in self.children(id) for name in self.close(child, at)]
         self.ended(id, at)
+        self.give_back(id)
         node = self.nodes[id]
-        for carve in node.carves:
-            self.set_aside(node.parent, carve.resource, -carve.left)
-        self.nodes[id] = structs.replace(node, state=CLOSED, carves=())
+        self.nodes[id] = structs.replace(node, state=CLOSED)
         self._queues.pop(id, None)
         if node.parent:
             del self._live[node.parent][id]
@@ -248,7 +257,7 @@ class Ledger(Pooling):
 
     def late(self, id: str, at: int) -> Refusal | None:
         """The nearest wall that is over, of the node or an ancestor."""
-        return next((wall_of(node, at) for node in self.path(id) if node.time(at) >= node.deadline), None)
+        return next((_wall_of(node, at) for node in self.path(id) if node.time(at) >= node.deadline), None)
 
     def _set(self, id: str, at: int, state: str, activity: str) -> None:
         """Change a node's state, and on the way up who is busy, who asks, and which clocks stand still."""
@@ -265,9 +274,14 @@ def _place(ceiling: Ceiling) -> int:
     return draws.RESOURCES.index(ceiling.resource)
 
 
+def _pool(ceiling: Ceiling, maximum: int) -> Pool:
+    kept = min(ceiling.kept, maximum)
+    return Pool(_place(ceiling), ceiling, maximum, kept, shared=ceiling.scope != "node")
+
+
 def _thread_pool(ceiling: Ceiling, earlier: Draw) -> Pool:
     used = earlier[_place(ceiling)]
-    return Pool(_place(ceiling), ceiling, ceiling.maximum, ceiling.kept, used, own=used)
+    return structs.replace(_pool(ceiling, ceiling.maximum), used=used, taken=used, own=used)
 
 
 def _ceilings(budget: Budget, asked: Mapping[str, int]) -> list[Ceiling]:
@@ -307,7 +321,7 @@ def _clocked(node: Node, busy: int, asking: int, at: int) -> Node:
     return structs.replace(node, busy=busy, asking=asking, paused=-1, deadline=deadline, stood=node.stood + stood)
 
 
-def wall_of(node: Node, at: int) -> Refusal:
+def _wall_of(node: Node, at: int) -> Refusal:
     """The wall of a node, as what refuses something."""
     wall = node.budget.wall
     assert wall is not None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
-from engine.core import draws
-from engine.core.ledger import Ledger, wall_of
+from engine.core.draws import INPUT_TOKENS, OUTPUT_TOKENS, TOKENS, TOOL_CALLS, TOOL_ITERATIONS, UNKNOWN_TOOLS
+from engine.core.ledger import Ledger
 from engine.core.messages import Usage
 from engine.core.policy import Price
-from engine.core.pooling import Left, Node, Pool
-from engine.core.state import NO_TIME, Pools, Refusal
+from engine.core.pooling import Node, Pool, put_aside, refusal_of
+from engine.core.state import NO_TIME, LimitHit, Pools, Refusal
 from engine.core.usage import cost
 
 USUAL_OUTPUT = 4_096
@@ -29,71 +27,93 @@ class Need(Struct, frozen=True, gc=False):
     output_tokens: int | None = None
     price: Price | None = None
 
-    def least(self) -> draws.Draw:
-        """The least that a pool must have for it: the call, its input, and one token of output."""
+    def of(self, resource: int, free: int) -> tuple[bool, int]:
+        """Is so much of tokens or money too little, with one token of output? And what output does it leave?"""
         size = self.input_tokens
-        money = max(1, cost(self.price, Usage(size, 1))) if self.price else 1
-        # A call needs no round and no tool: any pool of those is enough for it, also one that is overdrawn.
-        return (1, 1, -_ANY, -_ANY, -_ANY, size + 1, max(1, size), 1, money)
+        if resource == TOKENS:
+            return free <= size, free - size
+        if resource == OUTPUT_TOKENS:
+            return free < 1, free
+        if resource == INPUT_TOKENS:
+            return free < max(1, size), _ANY
+        price = self.price
+        if price is None:
+            return free < 1, _ANY
+        most = (free - cost(price, Usage(size))) * _PER // price.output if price.output else _ANY
+        return free < max(1, cost(price, Usage(size, 1))), most
 
 
 def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
-    """What the ledger shows the present run of node ``id``, which is about to ask for a call, a tool or a spawn."""
-    node = ledger.nodes[id]
-    above = list(ledger.pools_above(id))
-    least = need.least()
-    short = (found for found in above if found.amount < least[found.pool.resource])
-    full = (found for found in above if found.pool.resource == draws.TOOL_ITERATIONS and found.amount < 1)
-    tools, tools_limit = _tools(above)
-    deadline, wall = _wall_above(ledger, node, at)
+    """What the ledger shows the present run of node ``id``, which is about to ask for a call, a tool or a spawn.
+
+    Asked before everything that a run may start, so it is one walk up the tree and no more (``Pooling.pools_above``
+    says the same at leisure). A call needs no round and no tool: however little of those is left is enough for it.
+    """
+    nodes = ledger.nodes
+    node = nodes[id]
+    others: tuple[tuple[str, int], ...] = ()
+    for pool in node.pools:
+        if taken := pool.taken - pool.own - pool.own_held:
+            others = (*others, (pool.ceiling.limit, taken))
+    opened = node.until(at) - node.budget.wall.maximum if node.budget.wall else None
+    refused = rounds = tools = nearest = None
+    tools_left, output, deadline = _ANY, _ANY, NO_TIME
+    aside: list[int] | None = None
+    carves, above_id = node.carves, node.parent
+    while above_id:
+        if carves:
+            aside = put_aside(carves, aside)
+        above = nodes[above_id]
+        until = above.deadline if above.paused < 0 else above.until(at)
+        if until < deadline:
+            nearest, deadline = above, until
+        for pool in above.pools:
+            if not pool.shared:
+                continue
+            resource = pool.resource
+            free = pool.maximum - pool.taken - pool.kept
+            if aside is not None and (more := aside[resource]):
+                free = more + free if free > 0 else more
+            if resource >= TOKENS:
+                short, most = need.of(resource, free)
+                if most < output:
+                    output = most
+                if short and refused is None:
+                    refused = above, pool
+            elif resource == TOOL_CALLS:
+                if free < tools_left:
+                    tools, tools_left = (above, pool), free
+            elif free < 1:
+                if resource == TOOL_ITERATIONS:
+                    rounds = rounds or (above, pool)
+                elif resource != UNKNOWN_TOOLS:
+                    refused = refused or (above, pool)
+        carves, above_id = above.carves, above.parent
+    if output < _ANY or (node.pools and ledger.has_children(id) and _bounded(node.pools, need)):
+        # Others draw on what bounds the output: those beside the node, or its children.
+        wanted = USUAL_OUTPUT if need.output_tokens is None else need.output_tokens
+        largest = max(1, min(output, wanted))
+    else:
+        largest = None
     return Pools(
-        others=tuple((p.ceiling.limit, p.others) for p in node.pools if p.others),
-        refused=_first(short),
-        rounds=_first(full),
-        tools=tools,
-        tools_limit=tools_limit,
-        output=_largest_output(ledger, node, above, need),
-        deadline=deadline,
-        wall=wall,
-        opened=node.deadline - node.budget.wall.maximum if node.budget.wall else None,
+        others,
+        refused and refusal_of(*refused),
+        rounds and refusal_of(*rounds),
+        max(0, tools_left) if tools else None,
+        tools and refusal_of(*tools),
+        largest,
+        deadline,
+        None if nearest is None else _wall(nearest),
+        opened,
     )
 
 
-def _first(found: Iterator[Left]) -> Refusal | None:
-    return next((each.refusal() for each in found), None)
+def _bounded(pools: tuple[Pool, ...], need: Need) -> bool:
+    return any(pool.resource >= TOKENS and need.of(pool.resource, 0)[1] < _ANY for pool in pools)
 
 
-def _tools(above: list[Left]) -> tuple[int | None, Refusal | None]:
-    pools = [found for found in above if found.pool.resource == draws.TOOL_CALLS]
-    if not pools:
-        return None, None
-    least = min(pools, key=lambda found: found.amount)
-    return max(0, least.amount), least.refusal()
-
-
-def _wall_above(ledger: Ledger, node: Node, at: int) -> tuple[int, Refusal | None]:
-    if not node.parent:
-        return NO_TIME, None
-    nearest = min(ledger.path(node.parent), key=lambda above: above.deadline)
-    return (NO_TIME, None) if nearest.deadline >= NO_TIME else (nearest.deadline, wall_of(nearest, at))
-
-
-def _largest_output(ledger: Ledger, node: Node, above: list[Left], need: Need) -> int | None:
-    bounds = [bound for found in above if (bound := _output_of(found.pool, found.amount, need)) is not None]
-    below = ledger.children(node.id)
-    shared = bounds or (below and any(_output_of(pool, pool.free, need) is not None for pool in node.pools))
-    if not shared:
-        return None
-    bounds.append(USUAL_OUTPUT if need.output_tokens is None else need.output_tokens)
-    return max(1, min(bounds))
-
-
-def _output_of(pool: Pool, left: int, need: Need) -> int | None:
-    """The output that a pool leaves for a call of this size; ``None``: it is about something else."""
-    if pool.resource == draws.TOKENS:
-        return left - need.input_tokens
-    if pool.resource == draws.OUTPUT_TOKENS:
-        return left
-    if pool.resource == draws.COST and need.price is not None and need.price.output:
-        return (left - cost(need.price, Usage(need.input_tokens))) * _PER // need.price.output
-    return None
+def _wall(node: Node) -> Refusal:
+    """The wall as it is at its end: what is shown does not change with the time, so it need not be told again."""
+    wall = node.budget.wall
+    assert wall is not None
+    return Refusal(LimitHit("wall", "subtree", node.id, wall.maximum, wall.maximum), wall.because)

@@ -1,14 +1,14 @@
 """Pools of a tree of agents: what is used, held and carved out of each, from a node up to its root.
 
 A hold takes an amount that something in flight may use; a charge books what was used; a carve sets an amount aside for
-one child until it is closed. All walk the same path. Where a child has a carve, what it holds and uses is
-taken out of that first, because its ancestors have set it aside already.
+one child until it is closed. A pool counts of a child with a carve whichever is more: what was set aside, or what the
+child and all below it use and hold. So it does not matter in which order things are held, used and given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -19,11 +19,11 @@ from engine.core.state import NO_TIME, LimitHit, Refusal
 
 
 class Pool(Struct, frozen=True, gc=False):
-    """One limit that a node shares with everything below it. ``resource`` is a place in ``draws.RESOURCES``.
+    """One limit of a node. ``resource`` is a place in ``draws.RESOURCES``.
 
-    ``used`` is settled, ``held`` taken by what is in flight, ``carved`` set aside for children; ``own`` and
-    ``own_held`` are the part of the node's present run in that. ``kept`` is what the node keeps for its own end, which
-    no descendant gets.
+    ``used`` is settled, ``held`` is what is in flight, and ``taken`` both together with what is set aside for children;
+    ``own`` and ``own_held`` are the part of the node's present run in that. ``kept`` is what the node keeps for its own
+    end, which no descendant gets. ``shared``: it counts what everything below the node uses too.
     """
 
     resource: int
@@ -32,32 +32,38 @@ class Pool(Struct, frozen=True, gc=False):
     kept: int = 0
     used: int = 0
     held: int = 0
-    carved: int = 0
+    taken: int = 0
     own: int = 0
     own_held: int = 0
+    shared: bool = True
+
+    @property
+    def carved(self) -> int:
+        """What is set aside for children and neither used nor held by them."""
+        return self.taken - self.used - self.held
 
     @property
     def left(self) -> int:
-        """What is neither used, held nor carved; below 0 where usage went beyond what was held for it."""
-        return self.maximum - self.used - self.held - self.carved
+        """What is not taken; below 0 where usage went beyond what was held for it."""
+        return self.maximum - self.taken
 
     @property
     def free(self) -> int:
         """What is left to descendants: not what the node keeps for its own end."""
-        return self.maximum - self.used - self.held - self.carved - self.kept
+        return self.maximum - self.taken - self.kept
 
     @property
     def others(self) -> int:
-        """What others than the node's present run have used or hold: descendants, and its earlier runs."""
-        return self.used + self.held + self.carved - self.own - self.own_held
+        """What others than the node's present run have taken: descendants, and its earlier runs."""
+        return self.taken - self.own - self.own_held
 
 
 class Carve(Struct, frozen=True, gc=False):
-    """What has left the pools above for one child: ``left`` is unused, ``held`` the part of that in flight."""
+    """What is set aside for a node in the pools above; ``taken`` is what the node and all below it take of that."""
 
     resource: int
-    left: int
-    held: int = 0
+    amount: int
+    taken: int = 0
 
 
 class Node(Struct, frozen=True, gc=False):
@@ -95,25 +101,13 @@ class Node(Struct, frozen=True, gc=False):
         """The time on the node's own clock, which may stand still."""
         return at if self.paused < 0 else min(at, self.paused)
 
-
-class Left(NamedTuple):
-    """What one pool of ``node`` leaves to somebody below it."""
-
-    node: Node
-    pool: Pool
-    amount: int
-
-    def refusal(self) -> Refusal:
-        """The pool as what refuses something; what its owner keeps for its own end is as if it were not there."""
-        owner = self.node.thread if self.pool.ceiling.scope == "thread" else ""
-        return refusal_of(owner or self.node.id, self.pool, self.pool.kept)
+    def until(self, at: int) -> int:
+        """The moment at which its wall is over if its clock goes on from ``at`` (ms)."""
+        return self.deadline if self.paused < 0 or self.deadline >= NO_TIME else self.deadline + at - self.time(at)
 
 
-class Hold(Struct, frozen=True, gc=False):
-    """What one thing in flight has taken: of which pools, and out of which carves (node, place there, amount)."""
-
-    pools: tuple[tuple[str, int, int], ...]
-    carves: tuple[tuple[str, int, int], ...]
+Left = tuple[Node, Pool, int]
+"""A pool of a node, and how much it leaves to somebody below."""
 
 
 class Pooling:
@@ -121,7 +115,7 @@ class Pooling:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self._holds: dict[tuple[str, str], Hold] = {}
+        self._holds: dict[str, dict[str, Draw]] = {}
 
     def path(self, id: str) -> tuple[Node, ...]:
         """The node and its ancestors, up to the root."""
@@ -134,97 +128,73 @@ class Pooling:
 
     def holds(self) -> tuple[tuple[str, str], ...]:
         """Node and key of everything that is held."""
-        return tuple(self._holds)
+        return tuple((id, key) for id, held in self._holds.items() for key in held)
 
-    def pools_for(self, id: str) -> Iterator[Left]:
+    def pools_for(self, id: str) -> list[Left]:
         """The pools of a node and above that bind a child of it, nearest first, with what each leaves it."""
-        return self._left(self.path(id), 0)
+        return self._left(id, ())
 
-    def pools_above(self, id: str) -> Iterator[Left]:
+    def pools_above(self, id: str) -> list[Left]:
         """The pools above a node that bind it, nearest first, with what each leaves it."""
-        return self._left(self.path(id), 1)
+        node = self.nodes[id]
+        return self._left(node.parent, node.carves) if node.parent else []
 
-    def _left(self, path: tuple[Node, ...], first: int) -> Iterator[Left]:
-        """What is carved out for a node has left the pools above already: it comes on top of what those leave."""
-        aside = [0] * len(draws.RESOURCES)
-        for height, node in enumerate(path):
-            if height >= first:
-                for pool in node.pools:
-                    if pool.ceiling.scope != "node":
-                        inside = aside[pool.resource]
-                        yield Left(node, pool, max(0, pool.free) + inside if inside else pool.free)
-            for carve in node.carves:
-                aside[carve.resource] += max(0, carve.left - carve.held)
+    def _left(self, id: str, carves: tuple[Carve, ...]) -> list[Left]:
+        """What is set aside below a pool and not taken yet comes on top of what the pool leaves to everybody."""
+        nodes = self.nodes
+        found: list[Left] = []
+        aside: list[int] | None = None
+        while True:
+            if not id:
+                return found
+            if carves:
+                aside = put_aside(carves, aside)
+            node = nodes[id]
+            for pool in node.pools:
+                if pool.shared:
+                    free = pool.maximum - pool.taken - pool.kept
+                    if aside is not None and (more := aside[pool.resource]):
+                        free = more + free if free > 0 else more
+                    found.append((node, pool, free))
+            id, carves = node.parent, node.carves
 
     def spent(self, id: str) -> Refusal | None:
-        """The nearest pool, from the node up, that leaves nothing for a child."""
-        return next((found.refusal() for found in self.pools_for(id) if found.amount <= 0), None)
+        """The nearest pool, from the node up, that does not leave a child what every call needs."""
+        for node, pool, amount in self.pools_for(id):
+            if amount <= 0 and pool.resource in draws.BY_CALLS:
+                return refusal_of(node, pool)
+        return None
 
     def left_above(self, id: str, resource: int) -> int | None:
         """What the pools from a node up leave of a resource to a child of it; ``None``: nothing limits it."""
-        left = [found.amount for found in self.pools_for(id) if found.pool.resource == resource]
+        left = [amount for _, pool, amount in self.pools_for(id) if pool.resource == resource]
         return max(0, min(left)) if left else None
 
     def hold(self, id: str, key: str, amount: Draw) -> None:
         """Take an amount from every pool of the node and above, until ``release``. A key holds once at a time."""
-        self.release(id, key)
-        pools: list[tuple[str, int, int]] = []
-        carves: list[tuple[str, int, int]] = []
-        rest = list(amount)
-        for node in self.path(id):
-            if not any(rest):
-                break
-            for place, pool in enumerate(node.pools):
-                if (taken := rest[pool.resource]) and (node.id == id or pool.ceiling.scope != "node"):
-                    pools.append((node.id, place, taken))
-            for place, carve in enumerate(node.carves):
-                covered = min(rest[carve.resource], carve.left - carve.held)
-                if covered > 0:
-                    carves.append((node.id, place, covered))
-                    rest[carve.resource] -= covered
-        self._holds[id, key] = hold = Hold(tuple(pools), tuple(carves))
-        self._apply(id, hold, 1)
+        if self.nodes[id].state == "closed":
+            return  # nobody would give it back
+        held = self._holds.setdefault(id, {})
+        more = draws.minus(amount, held.get(key, draws.NOTHING))
+        held[key] = amount
+        self._move(id, draws.NOTHING, more)
 
     def release(self, id: str, key: str) -> None:
         """Give back what is held under a key; nothing happens if nothing is."""
-        hold = self._holds.pop((id, key), None)
-        if hold is not None:
-            self._apply(id, hold, -1)
+        held = self._holds.get(id)
+        amount = held.pop(key, None) if held else None
+        if amount is not None:
+            self._move(id, draws.NOTHING, draws.minus(draws.NOTHING, amount))
 
-    def _apply(self, id: str, hold: Hold, sign: int) -> None:
-        for holder, place, amount in hold.pools:
-            node = self.nodes[holder]
-            pool, more = node.pools[place], sign * amount
-            own = pool.own_held + more if holder == id else pool.own_held
-            held = structs.replace(pool, held=pool.held + more, own_held=own)
-            self.nodes[holder] = structs.replace(node, pools=_put(node.pools, place, held))
-        for holder, place, amount in hold.carves:
-            node = self.nodes[holder]
-            carve = node.carves[place]
-            inside = structs.replace(carve, held=carve.held + sign * amount)
-            self.nodes[holder] = structs.replace(node, carves=_put(node.carves, place, inside))
+    def release_all(self, id: str) -> None:
+        """Give back everything that a node holds."""
+        for key in tuple(self._holds.get(id, ())):
+            self.release(id, key)
+        self._holds.pop(id, None)
 
     def charge(self, id: str, amount: Draw) -> None:
         """Book what was used, at the node and at each of its ancestors, once."""
-        covered = list(draws.NOTHING)
-        for node in self.path(id):
-            own = node.id == id
-            pools = tuple(
-                structs.replace(
-                    pool,
-                    used=pool.used + used,
-                    carved=pool.carved - covered[pool.resource],
-                    own=pool.own + used if own else pool.own,
-                )
-                if (used := amount[pool.resource]) and (own or pool.ceiling.scope != "node")
-                else pool
-                for pool in node.pools
-            )
-            carves = []
-            for carve in node.carves:
-                covered[carve.resource] = taken = min(amount[carve.resource], carve.left)
-                carves.append(structs.replace(carve, left=carve.left - taken) if taken else carve)
-            self.nodes[node.id] = structs.replace(node, pools=pools, carves=tuple(carves))
+        self._move(id, amount, draws.NOTHING)
 
     def raise_to(self, id: str, limit: str, maximum: int) -> None:
         """A limit of the node was extended: its pool is larger from now on, its wall later."""
@@ -239,24 +209,91 @@ class Pooling:
         )
         self.nodes[id] = structs.replace(node, pools=pools)
 
-    def set_aside(self, id: str, resource: int, amount: int) -> None:
-        """Carve an amount out of the pools of a node and above, or (negative) give it back."""
-        for node in self.path(id):
+    def set_aside(self, parent: str, carves: Iterable[Carve]) -> None:
+        """Carve amounts for a new child out of the pools of its parent and above."""
+        self._take(parent, _sum((carve.resource, max(carve.amount, carve.taken)) for carve in carves))
+
+    def give_back(self, id: str) -> None:
+        """What was carved out for a node and is not taken returns to the pools above, once."""
+        node = self.nodes[id]
+        if node.carves:
+            self.nodes[id] = structs.replace(node, carves=())
+            unused = _sum((carve.resource, min(0, carve.taken - carve.amount)) for carve in node.carves)
+            self._take(node.parent, unused)
+
+    def _take(self, id: str, taken: Draw) -> None:
+        """Take so much from the pools of a node and above, neither used nor held by the node itself."""
+        self._climb(id, draws.NOTHING, draws.NOTHING, list(taken))
+
+    def _move(self, id: str, used: Draw, held: Draw) -> None:
+        """The node itself uses and holds so much more (or less)."""
+        taken = [use + hold for use, hold in zip(used, held, strict=True)]
+        node = self.nodes[id]
+        pools = tuple(
+            structs.replace(
+                pool,
+                used=pool.used + used[pool.resource],
+                held=pool.held + held[pool.resource],
+                taken=pool.taken + taken[pool.resource],
+                own=pool.own + used[pool.resource],
+                own_held=pool.own_held + held[pool.resource],
+            )
+            if used[pool.resource] or held[pool.resource]
+            else pool
+            for pool in node.pools
+        )
+        self.nodes[id] = structs.replace(node, pools=pools, carves=_covered(node.carves, taken))
+        if node.parent:
+            self._climb(node.parent, used, held, taken)
+
+    def _climb(self, id: str, used: Draw, held: Draw, taken: list[int]) -> None:
+        """Something below a child of this node has moved; ``taken`` is what that comes to above the child."""
+        while id:
+            node = self.nodes[id]
             pools = tuple(
-                structs.replace(pool, carved=pool.carved + amount) if pool.resource == resource else pool
+                structs.replace(
+                    pool,
+                    used=pool.used + used[pool.resource],
+                    held=pool.held + held[pool.resource],
+                    taken=pool.taken + taken[pool.resource],
+                )
+                if pool.shared and (used[pool.resource] or held[pool.resource] or taken[pool.resource])
+                else pool
                 for pool in node.pools
             )
-            self.nodes[node.id] = structs.replace(node, pools=pools)
-            if any(carve.resource == resource for carve in node.carves):
-                break
+            self.nodes[id] = structs.replace(node, pools=pools, carves=_covered(node.carves, taken))
+            id = node.parent
 
 
-def refusal_of(owner: str, pool: Pool, kept: int = 0) -> Refusal:
-    """A pool as what refuses something: what is held and carved of it counts as used, what is kept as not there."""
-    taken = pool.used + pool.held + pool.carved
+def put_aside(carves: tuple[Carve, ...], aside: list[int] | None) -> list[int]:
+    """What is set aside for the nodes of a path and not taken yet, by resource, with one more node's carves."""
+    amounts = aside or [0] * len(draws.RESOURCES)
+    for carve in carves:
+        amounts[carve.resource] += max(0, carve.amount - carve.taken)
+    return amounts
+
+
+def _covered(carves: tuple[Carve, ...], taken: list[int]) -> tuple[Carve, ...]:
+    """A node's carves with what is taken of them; of ``taken`` remains what its ancestors have not set aside."""
+    after = []
+    for carve in carves:
+        now = carve.taken + taken[carve.resource]
+        taken[carve.resource] = max(carve.amount, now) - max(carve.amount, carve.taken)
+        after.append(structs.replace(carve, taken=now) if now != carve.taken else carve)
+    return tuple(after)
+
+
+def _sum(amounts: Iterable[tuple[int, int]]) -> Draw:
+    total: Any = [0] * len(draws.RESOURCES)
+    for resource, amount in amounts:
+        total[resource] += amount
+    return tuple(total)
+
+
+def refusal_of(node: Node, pool: Pool) -> Refusal:
+    """A pool as what refuses something: all that is taken counts as used, what its owner keeps is as if not there."""
     ceiling = pool.ceiling
-    return Refusal(LimitHit(ceiling.resource, ceiling.scope, owner, taken, pool.maximum - kept), ceiling.because)
-
-
-def _put(items: tuple[Any, ...], place: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:place], item, *items[place + 1 :])
+    owner = node.thread if ceiling.scope == "thread" and node.thread else node.id
+    return Refusal(
+        LimitHit(ceiling.resource, ceiling.scope, owner, pool.taken, pool.maximum - pool.kept), ceiling.because
+    )

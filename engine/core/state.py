@@ -75,8 +75,9 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     """What hardly ever changes during a run. ``deadline`` is its last moment (ms).
 
     ``thread_used`` is what earlier runs of the thread used, ``above`` the nearest deadline of an ancestor (ms),
-    ``opened`` when walls of its node began, where that was not at its start. The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
-    ``stood`` says by how much in all (ms), for the walls that count such time.
+    ``opened`` when walls of its node began, where that was not at its start. The clock of walls stands still while only
+    people are awaited: then ``started`` and ``deadline`` move, and ``stood`` says by how much in all (ms), for the
+    walls that count such time.
     """
 
     id: str
@@ -216,10 +217,10 @@ class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the ledger of a tree shows one run of itself, just before something may be admitted.
 
     ``others`` is what others than this run have used or hold of its node's own limits, by their ids: descendants, and
-    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs, ``rounds``
-    one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where. ``output`` is
-    the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and ``wall`` whose it
-    is. ``opened`` is when the node's own wall began (ms): its spawn, later by the time its clock stood still.
+    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs,
+    ``rounds`` one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where.
+    ``output`` is the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and
+    ``wall`` whose it is, as it stands at its end. ``opened`` is when the node's own wall began (ms): its spawn, later by the time its clock stood still.
     """
 
     others: tuple[tuple[str, int], ...] = ()

@@ -200,8 +200,8 @@ class Tree:
         """
         seat = self._by_run[context.run]
         child = seat.delegations.get(context.id)
-        if child is None and (promised := seat.promised.pop(context.id, None)):
-            child = self._spawn_for(seat, context.id, *promised, task, self._stage.clock())
+        if child is None and (child := seat.promised.pop(context.id, None)):
+            self._employ(seat, context.id, child, task, self._stage.clock())
         if child is None:
             answer = self.wished(seat, agent, Wish(task), context.id)
             if isinstance(answer, Refusal):
@@ -247,14 +247,14 @@ class Tree:
             elif isinstance(decision, Spawn | Queue) and not event.id:
                 wish.answer = self.spawn(seat, event.child, event.agent, event.at, wish.asked)
             elif isinstance(decision, Spawn | Queue):
-                wish.answer = self._spawn_for(seat, event.id, event.child, event.agent, wish.task, event.at)
+                wish.answer = self.spawn(seat, event.child, event.agent, event.at)
+                self._employ(seat, event.id, wish.answer, wish.task, event.at)
 
-    def _spawn_for(self, seat: Seat, call: str, id: str, agent: str, task: str, at: int) -> Seat:
-        """A child is spawned for a tool call, and runs, or waits for its turn."""
-        child = seat.delegations[call] = self.spawn(seat, id, agent, at)
+    def _employ(self, seat: Seat, call: str, child: Seat, task: str, at: int) -> None:
+        """A child gets the task of a tool call, and runs, or waits for its turn."""
+        seat.delegations[call] = child
         self._give(child, task, at)
         self.turn(child, at)
-        return child
 
     def spawn(self, parent: Seat, id: str, agent: str, at: int, asked: Mapping[str, int] | None = None) -> Seat:
         """A child that the ledger allows is there, idle."""
@@ -319,6 +319,10 @@ class Tree:
     def ended(self, seat: Seat, result: RunResult) -> None:
         """A run of this seat has ended so, now or in an earlier process."""
         seat.result, seat.messages = result, result.messages
+        while seat.promised:
+            _, child = seat.promised.popitem()
+            seat.below.pop(child.id, None)
+            self.ledger.close(child.id, self._stage.clock())
         seat.spent = total((seat.spent, result.used))
         if seat.parent is not None:
             used, name = result.used, seat.role.name
