@@ -130,13 +130,16 @@ def _book(tree: Tree, grown: list[_Grown]) -> None:
 
 
 def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:
-    """The open delegations of a run, with their children."""
+    """The open delegations of a run, with their children.
+
+    One that was spawned and not written down any more has its seat at once, so that nobody else gets its id.
+    """
     for call, event in one.asked.items():
         child = by_id.get(event.child)
-        if child is None:
-            one.seat.promised[call] = (event.child, event.agent)
-        else:
+        if child is not None:
             one.seat.delegations[call] = child.seat
+        elif event.agent in one.seat.role.agents:
+            one.seat.promised[call] = tree.spawn(one.seat, event.child, event.agent, event.at)
 
 
 def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:

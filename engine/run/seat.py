@@ -69,8 +69,8 @@ class Seat:
         self.begun = False
         self.account: Account | None = None
         """That of its present run with the ledger."""
-        self.promised: dict[str, tuple[str, str]] = {}
-        """Children that were spawned before the process died and not written down: id and agent, by tool call."""
+        self.promised: dict[str, Seat] = {}
+        """Children that were spawned before the process died, and never got their task, by tool call."""
         self.below: dict[str, Seat] = {}
         """Children that are not closed, in the order of their spawn."""
         self.cause = ""
