@@ -46,7 +46,7 @@ class TreeEffects(LocalEffects):
             self._revive()  # children are spawned in the order in which they were asked for
         super().start(effect)
 
-    async def next(self, until: int) -> e.AnyEvent:
+    async def next(self, until: int) -> e.AnyEvent | None:
         recorded = self._recorded
         if recorded and isinstance(recorded[0][0], e.PoolsSeen) and len(recorded) > 1:
             event = recorded[1][0]  # what it was seen for; ``show`` gives it out first

@@ -13,11 +13,11 @@ from msgspec import Struct
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.core import PHASE
-from engine.core.draws import draw_of
 from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
-from engine.core.state import Outcome, State, Used
+from engine.core.state import Outcome, State
 from engine.core.step import replay
+from engine.run.booking import Account
 from engine.run.effects import model_key, settles
 from engine.run.records import HostRecord, recorded_spec
 from engine.run.result import result_of
@@ -28,12 +28,12 @@ from engine.store.protocol import Journal
 
 
 class _Grown(Struct):
-    """A run of the journal with its seat, and for one that goes on: its state, and what was open at the end."""
+    """A run of the journal with its seat and its last state: how it ended, or what was open."""
 
     recorded: Recorded
     seat: Seat
+    state: State
     outcome: Outcome | None = None
-    state: State | None = None
     call: d.Call | None = None
     asked: dict[str, e.SpawnRequested] = {}
     told: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
 
 def _grown(recorded: Recorded, seat: Seat) -> _Grown:
     """What the steps of a run say of it."""
-    one = _Grown(recorded, seat)
+    one = _Grown(recorded, seat, replay(seat.role.compiled, (step.event for step in recorded.steps)))
     asked: dict[str, e.SpawnRequested] = {}
     told = set()
     for step in recorded.steps:
@@ -104,10 +104,8 @@ def _grown(recorded: Recorded, seat: Seat) -> _Grown:
         if isinstance(decision, d.Call):
             one.call = decision
         if isinstance(decision, d.End):
-            one.outcome = decision.outcome
+            one.outcome, one.call = decision.outcome, None
     one.asked, one.told = asked, frozenset(told)
-    if one.outcome is None:
-        one.state = replay(seat.role.compiled, (step.event for step in recorded.steps))
     return one
 
 
@@ -115,14 +113,12 @@ def _book(tree: Tree, grown: list[_Grown]) -> None:
     """Charge what all runs have used; close what has ended, leaves first."""
     ledger = tree.ledger
     for one in grown:
-        if one.state is not None:
-            account = tree.account(one.seat)
-            account.resume(one.state, one.call)
+        account = Account(ledger, one.seat.id, one.seat.role.compiled)
+        account.resume(one.state, one.call)
+        if one.outcome is None:
+            one.seat.account = account
             if one.recorded.steps:
                 ledger.wake(one.seat.id, one.recorded.record.started)
-        else:
-            used = one.recorded.record.used or Used()
-            ledger.charge(one.seat.id, draw_of(used))
     ended = [one for one in grown if one.outcome is not None and one.seat.parent is not None]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
@@ -148,7 +144,7 @@ def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
         return ""
     above = by_id[one.seat.parent.id]
     wanted = any(event.child == one.seat.id for event in above.asked.values())
-    if above.state is not None and wanted and above.state.vars[PHASE] != Phase.STOPPING:
+    if above.outcome is None and wanted and above.state.vars[PHASE] != Phase.STOPPING:
         return ""
     return "parent"
 
