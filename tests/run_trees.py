@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from run_fakes import Model, asks
+from run_fakes import FINALIZE, Model, asks, says
 
 from engine.core.agents import AgentRules, Agents, TreeLimit
+from engine.core.messages import Usage
 from engine.core.policy import Limit, Policy
 from engine.run.agents import DELEGATE, Agent
 from engine.run.driver import Driver
@@ -99,4 +100,44 @@ def tree_of(rules, main, helper, **options):
     return asyncio.run(go())
 
 
-__all__ = ["Killed", "Model", "Mortal", "agents", "delegates", "limit", "play", "policy", "researcher", "tree_of"]
+BUSY = policy(
+    limit("llm_calls", 30, *FINALIZE, scope="subtree"),
+    limit("tokens", 100_000),
+    limit("tool_calls", 50),
+    blocks={
+        "research": [limit("llm_calls", 3, *FINALIZE), limit("tokens", 9_000, *FINALIZE, reserve=500)],
+        "reader": [limit("tokens", 2_000)],
+    },
+    carve=("tokens",),
+    concurrent=2,
+    depth=2,
+    children=5,
+)
+
+
+def busy_world(request):
+    """Says the same to the same conversation, however often it is asked."""
+    task = next(m.text for m in request.messages if m.role == "user")
+    results = sum(m.role == "tool" for m in request.messages)
+    usage = Usage(50 + 7 * len(task), 11 + results)
+    if not request.tools or results >= 3:
+        return says(f"answer to {task} after {results}", usage=usage)
+    if task == "Q":
+        return delegates("search", "split", "idle", usage=usage)
+    if task == "search":
+        return asks("lookup", usage=usage)
+    if task == "split" and not results:
+        return delegates("part one", "part two", agent="reader", usage=usage)
+    return says(f"answer to {task}", usage=usage)
+
+
+def busy_driver(store):
+    """A tree in which a lot happens, on a journal; the driver and its model."""
+
+    async def lookup() -> str:
+        await asyncio.sleep(0)
+        return "nothing"
+
+    model = Model(then=busy_world)
+    team = agents("research", "reader", client="", tools=[lookup])
+    return Driver(BUSY, model, agents=team, journal=store, max_output=400), model

@@ -49,10 +49,10 @@ class TreeEffects(LocalEffects):
     async def next(self, until: int) -> e.AnyEvent | None:
         recorded = self._recorded
         if recorded and isinstance(recorded[0][0], e.PoolsSeen) and len(recorded) > 1:
-            event = recorded[1][0]  # what it was seen for; ``show`` gives it out first
-            self._dead.pop(settles(event), None)
-            self.inbox.last = event.at
-            return event
+            seen = recorded[1][0]  # what it was seen for; ``show`` gives that out first
+            self._dead.pop(settles(seen), None)
+            self.inbox.last = seen.at
+            return seen
         if not recorded:
             if self._dead:
                 self._revive()

@@ -1,54 +1,18 @@
 """A tree that was killed anywhere goes on from its journal and ends exactly as if nothing had happened."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from run_fakes import FINALIZE, Model, asks, assert_valid, says
-from run_trees import Killed, Mortal, agents, delegates, limit, policy
+from run_fakes import assert_valid
+from run_trees import Killed, Mortal, busy_driver
 
-from engine.core.messages import Usage
-from engine.run.driver import Driver
-
-RULES = policy(
-    limit("llm_calls", 30, *FINALIZE, scope="subtree"),
-    limit("tokens", 100_000),
-    limit("tool_calls", 50),
-    blocks={
-        "research": [limit("llm_calls", 3, *FINALIZE), limit("tokens", 9_000, *FINALIZE, reserve=500)],
-        "reader": [limit("tokens", 2_000)],
-    },
-    carve=("tokens",),
-    concurrent=2,
-    depth=2,
-    children=5,
-)
-
-
-def world(request):
-    """Says the same to the same conversation, however often it is asked."""
-    task = next(m.text for m in request.messages if m.role == "user")
-    results = sum(m.role == "tool" for m in request.messages)
-    usage = Usage(50 + 7 * len(task), 11 + results)
-    if not request.tools or results >= 3:
-        return says(f"answer to {task} after {results}", usage=usage)
-    if task == "Q":
-        return delegates("search", "split", "idle", usage=usage)
-    if task == "search":
-        return asks("lookup", usage=usage)
-    if task == "split" and not results:
-        return delegates("part one", "part two", agent="reader", usage=usage)
-    return says(f"answer to {task}", usage=usage)
-
-
-def driver(store):
-    async def lookup() -> str:
-        await asyncio.sleep(0)
-        return "nothing"
-
-    model = Model(then=world)
-    team = agents("research", "reader", client="", tools=[lookup])
-    return Driver(RULES, model, agents=team, journal=store, max_output=400), model
+from engine.store.sqlite import SqliteStore
 
 
 def facts(result):
@@ -58,7 +22,7 @@ def facts(result):
 
 
 async def play(store):
-    made, model = driver(store)
+    made, model = busy_driver(store)
     tree = None
     try:
         handle = made.start("Q", run_id="r")
@@ -69,7 +33,7 @@ async def play(store):
 
 
 async def again(store):
-    made, model = driver(store)
+    made, model = busy_driver(store)
     handle = made.resume("r")
     tree = made._runs.get("r")
     return await asyncio.wait_for(handle, 10), tree, model
@@ -114,3 +78,49 @@ def test_killed_at_any_write_a_tree_ends_as_it_would_have(at, before):
     if tree is not None:
         assert tree.ledger.holds() == ()
         assert pools(tree) == pools(WHOLE_TREE)
+
+
+CHILD = """
+import asyncio, os, signal, sys
+sys.path.insert(0, sys.argv[3])
+from run_trees import busy_driver
+from engine.store.sqlite import SqliteStore
+
+writes = 0
+
+class Mortal(SqliteStore):
+    def _count(self):
+        global writes
+        writes += 1
+        if writes == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin(self, record):
+        super().begin(record)
+        self._count()
+
+    def append(self, run, seq, event, decision):
+        super().append(run, seq, event, decision)
+        self._count()
+
+async def main():
+    driver, _ = busy_driver(Mortal(sys.argv[1]))
+    await driver.run("Q", run_id="r")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.parametrize("at", [2, 7, 11, 19, 31, 47, 63, WHOLE_STORE.writes])
+def test_a_process_that_is_killed_leaves_a_tree_that_goes_on(tmp_path, at):
+    path = tmp_path / "runs.journal"
+    tests = str(Path(__file__).parents[1])
+    killed = subprocess.run([sys.executable, "-c", CHILD, path, str(at), tests], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    store = SqliteStore(path)
+    result, tree, _ = asyncio.run(again(store))
+    assert facts(result) == facts(WHOLE)
+    assert all(record.ended for record in store.runs())
+    assert pools(tree) == pools(WHOLE_TREE)
+    store.close()
