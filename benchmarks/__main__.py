@@ -11,7 +11,8 @@ from benchmarks import report
 from benchmarks.harness import FULL, QUICK
 
 PARTS = (
-    "decision", "frontend", "start", "loop", "network", "journal", "resuming", "memory", "exploration", "instructions",
+    "decision", "full_size", "frontend", "start", "loop", "network",
+    "journal", "resuming", "memory", "exploration", "instructions",
 )  # fmt: skip
 """Modules of this package with ``sections(effort)``, in the order of the table."""
 
