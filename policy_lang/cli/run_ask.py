@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from engine.core.policy import Policy
     from engine.run.approvals import ApprovalRequest
 
+_TURNS = 3
+"""Turns of the event loop between an event and the line that a view prints about it, and one to spare."""
+
 
 def can_ask() -> bool:
     """Is somebody there: a terminal to read from, and one to ask on?"""
@@ -40,6 +43,8 @@ class Terminal:
 
     async def __call__(self, request: ApprovalRequest) -> bool | Mapping[str, Any]:
         async with self._one:
+            for _ in range(_TURNS):  # what led to the question is shown before it: whoever shows that has a turn first
+                await asyncio.sleep(0)
             with self.paused():
                 try:
                     return await self._ask(request)
