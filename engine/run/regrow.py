@@ -18,7 +18,7 @@ from engine.core.policy import Policy
 from engine.core.state import Outcome, State
 from engine.core.step import replay
 from engine.run.booking import Account
-from engine.run.effects import model_key, settles
+from engine.run.effects import RunSpec, model_key, settles
 from engine.run.records import HostRecord, recorded_spec
 from engine.run.result import result_of
 from engine.run.seat import Seat
@@ -55,9 +55,10 @@ def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
     by_id = {one.seat.id: one for one in grown}
     for one in going:
         _delegations(tree, one, by_id)
-    for one in sorted(going, key=lambda one: -one.seat.depth):
-        if one.recorded.steps:
-            _go(tree, one, cause or _orphaned(one, by_id))
+    begun = [(one, _spec(tree, one)) for one in sorted(going, key=lambda one: -one.seat.depth) if one.recorded.steps]
+    for one, spec in begun:
+        recorded = tuple((step.event, step.digest) for step in one.recorded.steps)
+        tree.go(one.seat, spec, recorded, cause or _orphaned(one, by_id))
     for one in going:
         if not one.recorded.steps:
             _begin(tree, one, cause or _orphaned(one, by_id))
@@ -149,11 +150,9 @@ def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
     return "parent"
 
 
-def _go(tree: Tree, one: _Grown, cause: str) -> None:
-    seat, recorded = one.seat, one.recorded
-    role = seat.role
-    spec = recorded_spec(recorded, role.compiled, role.host, lambda: tree.earlier, role.infos, node=True)
-    tree.go(seat, spec, tuple((step.event, step.digest) for step in recorded.steps), cause)
+def _spec(tree: Tree, one: _Grown) -> RunSpec:
+    role = one.seat.role
+    return recorded_spec(one.recorded, role.compiled, role.host, lambda: tree.earlier, role.infos, node=True)
 
 
 def _begin(tree: Tree, one: _Grown, cause: str) -> None:

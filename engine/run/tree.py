@@ -319,6 +319,8 @@ class Tree:
     def ended(self, seat: Seat, result: RunResult) -> None:
         """A run of this seat has ended so, now or in an earlier process."""
         seat.result, seat.messages = result, result.messages
+        if seat.parent is not None and not seat.kept:  # nobody wakes it again
+            seat.result, seat.messages = replace(result, messages=()), ()
         while seat.promised:
             _, child = seat.promised.popitem()
             seat.below.pop(child.id, None)
