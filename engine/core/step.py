@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from engine.core import admission, ends, executions, extending, hot_path, implied, replies, resolving, trees
+from engine.core import admission, approvals, ends, executions, extending, hot_path, implied, replies, resolving, trees
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Illegal, Note, Request
 from engine.core.ends import suspended, wake_at
@@ -57,14 +57,14 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
     RetryDue: admission.retry_due,
     ToolRequested: implied.tool_requested,
     ToolEnded: executions.tool_ended,
-    ApprovalGiven: executions.approval_given,
+    ApprovalGiven: approvals.approval_given,
     ExtensionAnswered: extending.extension_answered,
     UsageReported: ends.usage_reported,
     PoolsSeen: trees.pools_seen,
     SpawnRequested: trees.spawn_requested,
     WakeRequested: trees.spawn_requested,
     ChildEnded: trees.child_ended,
-    Tick: executions.tick,
+    Tick: approvals.tick,
     Cancelled: ends.cancelled,
 }
 
