@@ -43,7 +43,7 @@ def uncapped(machine: Machine) -> Machine:
 ALL = "extension.last_all.tool_iterations"
 FAULTS = (
     Fault("an uncapped grant", ONCE, uncapped, "L1", "more tool_iterations is granted than", 12),
-    Fault("a grant larger than it says", PLAIN, with_update(ALL, Grant("tool_iterations_left", 5)), "L1", "more is", 30),
+    Fault("a grant of too much", PLAIN, with_update(ALL, Grant("tool_iterations_left", 5)), "L1", "more is", 30),
     Fault(
         "a grant that spends no time of asking",
         TWICE,

@@ -1,4 +1,4 @@
-"""The laws of runs that wait for people: for more of a limit, for calls that are not in our hands, while time stands."""
+"""The laws of runs that wait for people: for more of a limit, for calls not in our hands, while time stands still."""
 
 from __future__ import annotations
 

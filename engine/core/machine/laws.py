@@ -8,8 +8,8 @@ where it never held, the check has proved nothing, and whoever runs it must say 
 Laws L1 to L15 are those of section 11 of the semantics. F1 and F2 are sections 3 and 6: a final
 call happens exactly when one is due, and a limit ends a run only when nothing of it is left. F3 is
 section 5: of a failure's ladder the first step is taken that can be. F4 is section 7: what an open
-breaker skips ends the run, or finalizes it, where its policy says so. F5 is sections 6 and 9: a limit asks a person when
-something would not fit, and nothing is admitted before the answer.
+breaker skips ends the run, or finalizes it, where its policy says so. F5 is sections 6 and 9: a
+limit asks a person when something would not fit, and nothing is admitted before the answer.
 """
 
 from __future__ import annotations
