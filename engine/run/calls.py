@@ -270,4 +270,5 @@ def _proposed(host: Host, id: str, call: ToolCall, prepared: dict[str, dict[str,
         prepared[id] = tool.read(call.arguments)
     except ArgumentError as exc:
         return Proposed(id, call.name, key, problem=brief(exc))
-    return Proposed(id, call.name, key, kind="agent" if call.name == host.delegates else "function")
+    kind: Literal["function", "external", "agent"] = "external" if tool.external else "function"
+    return Proposed(id, call.name, key, kind="agent" if call.name == host.delegates else kind)

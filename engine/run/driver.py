@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from engine.clients.base import Client
 from engine.core.messages import Message
@@ -19,7 +19,8 @@ from engine.run.approvals import Approver
 from engine.run.contents import Contents
 from engine.run.decision_log import DecisionLog, Logged, Sink
 from engine.run.delegation import with_delegation
-from engine.run.effects import Finished, RunSpec
+from engine.run.desk import Desk, given, open_requests
+from engine.run.effects import Finished, RunSpec, Suspended
 from engine.run.handle import RunHandle
 from engine.run.holding import Holding
 from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hooks, RequestProcessor
@@ -32,7 +33,7 @@ from engine.run.narrator import Narrator
 from engine.run.records import HostRecord, other_policy, record_of, recorded_spec
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
-from engine.run.result import RunResult, result_of
+from engine.run.result import OpenRequest, RunResult, result_of, suspended_result
 from engine.run.results import ToolResult
 from engine.run.streaming import RunBegan, RunEnded, Stream
 from engine.run.sync import Background
@@ -42,6 +43,7 @@ from engine.run.tools import Tool, ToolContext, toolbox
 from engine.run.tree import Stage, Tree
 from engine.store import MemoryStore, Store
 from engine.store.leases import thread_key
+from engine.store.protocol import Answer, RequestRecord
 
 
 class RunError(ValueError):
@@ -53,9 +55,10 @@ class Driver:
 
     ``clients``: one client, several (the first is used unless the policy switches), or by the names the policy uses.
     ``tools``: functions or ``Tool``. ``system``: the system message. ``resolvers``: the host's functions that the
-    policy names, each given ``resolver_timeout`` seconds. ``approver``: asked where the policy says ``ask``; without
-    one such calls are refused at once. ``allow_missing_clients``: clients that the policy names and this driver lacks
-    are skipped, with a note, instead of being an error here. ``journal``: a store; without one a run cannot be
+    policy names, each given ``resolver_timeout`` seconds. ``approver``: asked where the policy says ``ask``. Without
+    one, or where it answers later, a run with a ``journal`` is suspended, and ``answer`` and ``resume`` go on with it;
+    without a journal nobody can be asked. ``allow_missing_clients``: clients that the policy names and this driver
+    lacks are skipped, with a note, instead of being an error here. ``journal``: a store; without one a run cannot be
     resumed, and what threads have used is known to this object only. ``settings``, ``tool_choice`` and ``max_output``
     (tokens) go into every request; a client's own ``max_output`` goes before. ``log``: a file or a function that gets
     one line for each decision. ``telemetry``: see ``engine.telemetry``. Hooks: see ``engine.run.hooks``. ``agents`` are
@@ -113,6 +116,8 @@ class Driver:
             consultants=policy.consultants(),
             approver=approver,
         )
+        self._going: dict[str, LocalEffects] = {}
+        """What drives each run that goes on, by the runs' ids."""
         self._runs: dict[str, Tree] = {}
         """The trees of all runs that go on, by the runs' ids."""
         self._planted: dict[str, Holding | None] = {}
@@ -210,6 +215,47 @@ class Driver:
         """
         return self._resume(run_id, False, cause)
 
+    # What people are asked.
+
+    def requests(self, run_id: str | None = None) -> tuple[OpenRequest, ...]:
+        """What a run and all runs below it ask of people now, or all runs of the journal. Raises as ``answer`` does."""
+        store = self._kept()
+        tops = [record.run for record in store.runs() if record.root is None] if run_id is None else [run_id]
+        return tuple(request for top in tops for request in open_requests(store, top))
+
+    def answer(
+        self,
+        request_id: str,
+        granted: bool = True,
+        *,
+        args: Mapping[str, Any] | None = None,
+        amount: int | None = None,
+        result: Any = None,
+        by: str = "",
+    ) -> RequestRecord:
+        """Answer something that a run asks, once and for all. One that goes on here takes it up, any other is resumed.
+
+        ``args``: other arguments with which the tool may run. ``amount``: how much more of a limit, in its unit
+        (``None``: what is asked for). ``result``: what came out of a call that the host's user has executed. ``by``: who
+        answers.
+
+        Raises:
+            RunError: the driver has no journal, or the answer does not fit.
+            TooLateError: it was answered before, its time is over, or its run has ended.
+            JournalError: there is no such request, or the journal cannot be written.
+        """
+        store = self._kept()
+        asked = next((record for record in store.requests() if record.id == request_id), None)
+        try:
+            value = None if asked is None else given(asked, self._tools_of(asked.run), args, result)
+        except ValueError as exc:
+            raise RunError(f"request {request_id}: {exc}") from None
+        verdict: Literal["granted", "refused"] = "granted" if granted else "refused"
+        record = store.answer(request_id, Answer(verdict, amount or 0, value, by))
+        if (going := self._going.get(record.run)) is not None:
+            going.loop.call_soon_threadsafe(going.look)
+        return record
+
     def run_sync(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
         """``run`` for programs without an event loop. Ctrl-C cancels the run properly, then is raised.
 
@@ -267,6 +313,19 @@ class Driver:
                 raise RunError(str(exc)) from None
             raise
 
+    def _kept(self) -> Store:
+        if self.journal is None:
+            raise RunError("this driver has no journal: nothing is asked through it")
+        return self.journal
+
+    def _tools_of(self, run: str) -> Mapping[str, Tool]:
+        """The tools of a run of the journal, as far as they are here."""
+        agent = self._kept().record(run).agent
+        if not agent:
+            return self._host.tools
+        known = self._role.agents.get(agent)
+        return toolbox(known.tools) if known is not None else {}
+
     def _sync(self) -> Background:
         if self._background is None:
             self._background = Background()
@@ -315,7 +374,9 @@ class Driver:
     ) -> RunHandle:
         told, role = self._told(spec.run, stream), self._role
         listener = self._follow(told, role, spec, contents.get)
-        effects = LocalEffects(role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded)
+        desk = None if self.journal is None else Desk(self.journal, spec.run, role.compiled.core, role.host.tools)
+        effects = LocalEffects(role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded, desk)
+        self._going[spec.run] = effects
         if held is not None:
             held.keep(effects.inbox.fail)
         if cancelled:
@@ -399,15 +460,22 @@ class Driver:
         used: Used | None = None
         try:
             finished = await drive(spec, spec.initial, effects)
-            assert isinstance(finished, Finished)
-            used = finished.outcome.used
+            assert isinstance(finished, Finished | Suspended)
             said: tuple[Message, ...] = effects.conversation(finished.transcript)
-            result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get, effects.notes)
+            if isinstance(finished, Suspended):
+                assert self.journal is not None
+                asked = open_requests(self.journal, spec.run)
+                spent = self.compiled.used(finished.state)
+                result = suspended_result(spec.run, spec.thread, spent, said, asked, effects.notes)
+            else:
+                used = finished.outcome.used
+                result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get, effects.notes)
             if told is not None:
                 told.emit(RunEnded(result))
             return result
         finally:
             effects.close()
+            self._going.pop(spec.run, None)
             self._left(spec.thread, used, held)
             if told is not None:
                 told.finish()

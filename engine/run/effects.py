@@ -12,8 +12,17 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from engine.core.decisions import AnyDecision, Ask, Call, Execute, Resolve
-from engine.core.events import AnyEvent, ApprovalGiven, ModelFailed, ModelReplied, PoolsSeen, Resolved, ToolEnded
+from engine.core.decisions import AnyDecision, Call, Execute, Request, Resolve
+from engine.core.events import (
+    AnyEvent,
+    ApprovalGiven,
+    ExtensionAnswered,
+    ModelFailed,
+    ModelReplied,
+    PoolsSeen,
+    Resolved,
+    ToolEnded,
+)
 from engine.core.messages import Message, ToolCall
 from engine.core.state import ClientInfo, Outcome, State, Used
 from engine.core.step import Step
@@ -82,11 +91,15 @@ class ResolverRun(Struct, frozen=True, gc=False):
 
 
 class Approval(Struct, frozen=True, gc=False):
-    """One question to a person: may this tool call run?"""
+    """Something that a person is asked, or is to bring: ``request``.
+
+    ``call`` is the tool call it is about, if it is about one, ``because`` the rule of the policy that asks.
+    """
 
     key: str
-    decision: Ask
-    call: ToolCall
+    request: Request
+    because: str = ""
+    call: ToolCall | None = None
 
 
 Effect = ModelCall | ToolRun | ResolverRun | Approval
@@ -112,6 +125,11 @@ def approval_key(id: str) -> str:
     return f"ask:{id}"
 
 
+def extension_key(id: str) -> str:
+    """Key of the question whether the limit ``id`` may grow; there is one at a time."""
+    return f"more:{id}"
+
+
 def settles(event: AnyEvent) -> str:
     """The key of the effect whose end this event reports; empty for any other event."""
     if isinstance(event, ModelReplied | ModelFailed):
@@ -122,6 +140,8 @@ def settles(event: AnyEvent) -> str:
         return resolver_key(event.name)
     if isinstance(event, ApprovalGiven):
         return approval_key(event.id)
+    if isinstance(event, ExtensionAnswered):
+        return extension_key(event.id)
     return ""
 
 
@@ -145,6 +165,13 @@ class Finished(Struct, frozen=True):
     transcript: Transcript
 
 
+class Suspended(Struct, frozen=True):
+    """Only people can go on with the run, and it does not wait for them here: the environment can take it up again."""
+
+    state: State
+    transcript: Transcript
+
+
 class Moved(Struct, frozen=True):
     """The environment asked to go on in a fresh execution, from here."""
 
@@ -159,8 +186,11 @@ class Effects(Protocol):
         """Begin an effect, do not wait for it. Its end comes out of ``next``, exactly once."""
         ...
 
-    async def next(self, until: int) -> AnyEvent:
-        """The next thing that happens; ``Tick`` if nothing does before ``until`` (ms)."""
+    async def next(self, until: int) -> AnyEvent | None:
+        """The next thing that happens; ``Tick`` if nothing does before ``until`` (ms).
+
+        ``None`` from an environment that does not wait for people: nothing else is awaited, the run is left as it is.
+        """
         ...
 
     def cancel(self, keys: Iterable[str]) -> None:

@@ -55,6 +55,11 @@ class Inbox(Generic[T]):
             self._reader.close()
             self.result.set_exception(exc)
 
+    def leave(self) -> None:
+        """Nothing will come here: the loop goes on from where it waits, and finds no event."""
+        if self._waiting and not self._events:
+            self._go_on()
+
     def take(self) -> AnyEvent:
         """The oldest event, stamped no earlier than the one before. Raises ``IndexError`` if there is none."""
         event = self._events.popleft()
@@ -69,7 +74,7 @@ class Inbox(Generic[T]):
             self._events = deque(event for event in self._events if not unwanted(event))
 
     def wait(self) -> _Pause:
-        """For the loop: await this where there is no event, and there will be one."""
+        """For the loop: await this where there is no event; behind it there is one, unless it is to ``leave``."""
         return _PAUSE
 
     def _go_on(self) -> None:

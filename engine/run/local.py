@@ -17,26 +17,32 @@ from functools import partial
 from typing import Any, Final
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Ask, Note, Resolve, digest
+from engine.core.decisions import AnyDecision, Note, digest
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, State
+from engine.core.step import suspended
 from engine.core.transcript import Transcript, messages
 from engine.run import approvals, calls, executions, resolvers
+from engine.run.approvals import Later
 from engine.run.contents import Contents
 from engine.run.deadlines import Deadlines
+from engine.run.desk import Desk
 from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.listeners import Listener
 from engine.run.result import RunResult
 from engine.run.timers import Alarm, Clock
-from engine.store.protocol import Journal
+from engine.store.protocol import Journal, JournalError
 
 Recorded = tuple[e.AnyEvent, str]
 """An event as it was journaled, and the digest of the decision it got."""
 
 _IN_A_ROW: Final = 8
 """So many effects does one task carry out: a run that never waits must let others have the event loop too."""
+
+_LOOK_S: Final = 1.0
+"""So often is the journal looked at for answers of people while something else keeps the run in this process."""
 
 
 class _Flight:
@@ -72,9 +78,10 @@ class LocalEffects:
         deadlines: Deadlines,
         listener: Listener | None = None,
         recorded: Iterable[Recorded] = (),
+        desk: Desk | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._loop = loop
+        self.loop = loop
         self._host = host
         self._spec = spec
         self._contents = contents
@@ -102,6 +109,15 @@ class LocalEffects:
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
         self._interrupted = False
+        self._state = spec.initial
+        self._desk = desk
+        """Where people are asked whom nobody here can ask; ``None``: there is no such place."""
+        self._resumed = bool(self._recorded)
+        self._parked: dict[str, Approval] = {}
+        """What people are asked there."""
+        self._written = False
+        """Is all that the run waits for written down?"""
+        self._looking: asyncio.TimerHandle | None = None
         self.put = contents.put
         self.get = contents.get
 
@@ -113,7 +129,7 @@ class LocalEffects:
         else:
             self._launch(effect, self.inbox.last)
 
-    async def next(self, until: int) -> e.AnyEvent:
+    async def next(self, until: int) -> e.AnyEvent | None:
         if self._recorded:
             event = self._recorded[0][0]
             self._dead.pop(settles(event), None)
@@ -125,9 +141,11 @@ class LocalEffects:
         if not inbox:
             self._until = until
             self._alarm.set(until)
-            await inbox.wait()
+            self._at_rest()
+            if not inbox:
+                await inbox.wait()
             self._until = NO_TIME
-        return inbox.take()
+        return inbox.take() if inbox else None
 
     def cancel(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -153,6 +171,7 @@ class LocalEffects:
 
     def forget(self, key: str) -> None:
         self._dead.pop(key, None)
+        self._parked.pop(key, None)
         flight = self._flights.pop(key, None)
         if flight is not None:
             self._abandon(flight)
@@ -160,6 +179,7 @@ class LocalEffects:
 
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         listener = self._listener
+        self._state, self._written = state, False
         if self._recorded:
             self._compare(event, decision)
             if listener is not None:
@@ -203,9 +223,11 @@ class LocalEffects:
         """The run is over: leave behind what is still going on."""
         if self._listener is not None:
             self._listener.over()
-        if self._loop.is_closed():
+        if self.loop.is_closed():
             return
         self._alarm.stop()
+        if self._looking is not None:
+            self._looking.cancel()
         for flight in self._flights.values():
             self._abandon(flight)
         self._flights.clear()
@@ -224,8 +246,7 @@ class LocalEffects:
             decided = effect.decision.not_before or decided
         elif isinstance(effect, ResolverRun):
             deadline = min(effect.decision.deadline, self._clock() + self._host.resolver_timeout)
-        elif self._host.approver is None:
-            self.inbox.post(e.ApprovalGiven(self._clock(), effect.decision.id, "nobody"))
+        elif isinstance(effect, Approval) and not self._asks_here(effect):
             return
         if self._listener is not None and not waits:
             self._listener.started(effect)
@@ -235,7 +256,7 @@ class LocalEffects:
             self._free, self._taken = False, flight
         else:
             # Effects are started from within one another's ends: each gets the context of the run, not the last one's.
-            flight.task = self._loop.create_task(self._carry(flight), context=self._context.copy())
+            flight.task = self.loop.create_task(self._carry(flight), context=self._context.copy())
         self._alarm.set(deadline)
 
     async def _carry(self, flight: _Flight) -> None:
@@ -255,6 +276,9 @@ class LocalEffects:
             except asyncio.CancelledError:
                 self._cancelled(flight)
                 return
+            except Later:
+                self._put_off(flight)
+                return
             except Exception as exc:  # a fault of the driver itself: better told than waited for
                 self.inbox.fail(exc)
                 return
@@ -268,6 +292,9 @@ class LocalEffects:
         if self._flights.get(key) is not flight:
             return None
         del self._flights[key]
+        if isinstance(flight.effect, Approval):
+            self._bring(event)
+            return None
         self._free = free
         try:
             self.inbox.post(event)
@@ -324,10 +351,10 @@ class LocalEffects:
             text = f"call {call.call} to {call.client} got no answer in time ({by.text})"
             self._note(Note("warn", text, because=by.because))
             return work.failed("timeout", f"no answer in time ({by})")
-        decision = flight.effect.decision
-        if isinstance(decision, Ask):
-            return e.ApprovalGiven(self._clock(), decision.id, "refused")
-        name = decision.name if isinstance(decision, Resolve) else ""
+        effect = flight.effect
+        if isinstance(effect, Approval):
+            return approvals.answer_event(effect.request, "refused", self._clock())
+        name = effect.decision.name if isinstance(effect, ResolverRun) else ""
         if timed_out:
             self._note(Note("warn", f"resolver `{name}` did not answer in time"))
         return e.Resolved(self._clock(), name, "timed_out" if timed_out else "failed")
@@ -388,7 +415,9 @@ class LocalEffects:
             self._host, effect, spec.run, spec.thread, self._clock, self.put, self._prepared
         )
         if problem:
-            self._note(Note("warn", problem, because=effect.decision.because))
+            self._note(Note("warn", problem, because=effect.because))
+        if event is None:
+            raise Later
         return event
 
     def _execution(self, effect: ToolRun) -> executions.Execution:
@@ -408,6 +437,126 @@ class LocalEffects:
             task.add_done_callback(self._lingering.discard)
             task.cancel()
 
+    # People.
+
+    @property
+    def rests(self) -> bool:
+        """Are only people awaited whom nobody asks in this process? All that they are asked is written down."""
+        people = self._written and bool(self._parked)
+        return people and not self._flights and not self.inbox and self._until > self._clock()
+
+    def look(self) -> None:
+        """Somebody may have answered what is written down."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._written and self._parked:
+            try:
+                self._at_rest()
+            except JournalError as exc:
+                self.inbox.fail(exc)
+
+    def _asks_here(self, effect: Approval) -> bool:
+        """Is this asked of the approver? Otherwise through the journal; without one there is nobody."""
+        asker = self._host.approver is not None and effect.request.kind != "external"
+        if self._desk is None:
+            if not asker:
+                self._bring(self._nobody(effect))
+            return asker
+        if self._resumed:  # it may have been answered since
+            self._parked[effect.key] = effect
+            self._take_up(self._desk)
+            if effect.key not in self._parked:
+                return False
+        if asker:
+            self._parked.pop(effect.key, None)
+            return True
+        self._park(effect)
+        return False
+
+    def _park(self, effect: Approval) -> None:
+        self._parked[effect.key] = effect
+        if self._listener is not None:
+            self._listener.started(effect)
+
+    def _put_off(self, flight: _Flight) -> None:
+        """The approver does not answer now."""
+        effect = flight.effect
+        assert isinstance(effect, Approval)
+        if self._flights.get(effect.key) is not flight:
+            return
+        del self._flights[effect.key]
+        if self._desk is None:
+            self._note(Note("warn", "the approver answers later, but there is no journal", because=effect.because))
+            self._bring(self._nobody(effect))
+            return
+        self._parked[effect.key] = effect
+        try:
+            self._at_rest()
+        except JournalError as exc:
+            self.inbox.fail(exc)
+
+    def _nobody(self, effect: Approval) -> e.AnyEvent:
+        if effect.request.kind == "external":
+            text = f"The result of this call of `{effect.request.tool}` cannot be waited for: there is no journal."
+            assert effect.call is not None
+            ref = self.put(Message("tool", text, tool_call_id=effect.call.id, is_error=True))
+            return e.ToolEnded(self._clock(), effect.request.id, 0, "failed", ref=ref)
+        return approvals.answer_event(effect.request, "nobody", self._clock())
+
+    def _at_rest(self) -> None:
+        """The run waits. If only people are awaited, everybody may know of what, and it need not stay here for that."""
+        if self._parked and self._only_people():
+            self._wait_for_people()
+
+    def _only_people(self) -> bool:
+        return all(isinstance(f.effect, Approval) for f in self._flights.values()) and suspended(self._state)
+
+    def _wait_for_people(self) -> None:
+        desk = self._desk
+        assert desk is not None
+        if not self._written:
+            asked = {f.effect.key: f.effect for f in self._flights.values() if isinstance(f.effect, Approval)}
+            desk.ask(self._state, self._parked | asked)
+            self._written = True
+        self._take_up(desk)
+        if self.rests:
+            self.loop.call_soon(self._leave)
+        if self._written and self._looking is None:
+            self._looking = self.loop.call_later(_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looking = None
+        self.look()
+
+    def _leave(self) -> None:
+        """Nobody needs to wait for people in this process."""
+        if self.rests:
+            self.inbox.leave()
+
+    def _take_up(self, desk: Desk) -> None:
+        """What people have answered through the journal reaches the run."""
+        answers = []
+        for key, record in desk.answered().items():
+            effect = self._parked.pop(key, None)
+            flight = self._flights.get(key) if effect is None else None
+            if flight is not None and isinstance(flight.effect, Approval):
+                effect = flight.effect
+                del self._flights[key]
+                self._abandon(flight)
+            if effect is None:
+                continue
+            event, problem = desk.take(record, effect, self._clock(), self.put, self._prepared)
+            if problem:
+                self._note(Note("warn", problem, because=effect.because))
+            answers.append(event)
+        for event in answers:
+            self._bring(event)
+
+    def _bring(self, event: e.AnyEvent) -> None:
+        """A run that only people were awaited for goes on."""
+        self.inbox.post(event)
+
     # Time.
 
     def _rang(self) -> None:
@@ -418,7 +567,8 @@ class LocalEffects:
                 self._abandon(flight)
                 self._report_cut(flight, "timed_out")
         if self._until <= now and not self.inbox:
-            self.inbox.post(e.Tick(now))
+            self._until = NO_TIME
+            self._bring(e.Tick(now))
         for flight in self._flights.values():
             self._alarm.set(flight.deadline)
         self._alarm.set(self._until)

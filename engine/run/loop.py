@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -30,8 +30,10 @@ from engine.run.effects import (
     ProtocolError,
     ResolverRun,
     RunSpec,
+    Suspended,
     ToolRun,
     approval_key,
+    extension_key,
     model_key,
     resolver_key,
     tool_key,
@@ -39,8 +41,10 @@ from engine.run.effects import (
 from engine.run.sizes import characters, tokens
 
 
-async def drive(spec: RunSpec, state: State, effects: Effects, position: Position | None = None) -> Finished | Moved:
-    """Drive a run to its end (or until the environment wants a fresh execution).
+async def drive(
+    spec: RunSpec, state: State, effects: Effects, position: Position | None = None
+) -> Finished | Suspended | Moved:
+    """Drive a run to its end (or until the environment wants a fresh execution, or does not wait for people).
 
     ``state`` is ``spec.initial``, or what a ``Moved`` carried together with ``position``.
 
@@ -61,7 +65,10 @@ async def drive(spec: RunSpec, state: State, effects: Effects, position: Positio
         if upcoming is None:
             if turn.outcome is not None:
                 return Finished(turn.outcome, state, turn.transcript)
-            upcoming = turn.arrived(await effects.next(turn.until(wake_at(state))))
+            happened = await effects.next(turn.until(wake_at(state)))
+            if happened is None:
+                return Suspended(state, turn.transcript)
+            upcoming = turn.arrived(happened)
         elif isinstance(upcoming, e.CallRequested) and effects.should_continue_as_new():
             return Moved(state, turn.position(upcoming.at))
         event = upcoming
@@ -93,8 +100,11 @@ class _Turn:
         self.open: dict[str, ToolCall] = {}
         """The function calls of the last reply, by the ids that events use."""
         self.to_request: deque[str] = deque()
-        self.asked: set[str] = set()
-        """Tool calls that a person is being asked about."""
+        self.asked: dict[str, str] = {}
+        """Tool calls that people are asked about or have to execute, with the keys of their questions."""
+        self.question = ""
+        """Key of the question about a limit that is open."""
+        self.stopping = False
         self.failed: e.ModelFailed | None = None
         """The failure of the last attempt, if it failed."""
         self.retry: d.Retry | None = None
@@ -144,6 +154,9 @@ class _Turn:
     def follow(self, event: e.AnyEvent, decision: d.AnyDecision) -> e.AnyEvent | None:
         """Obey a decision. What the loop itself reports next, ``None`` to wait for the world."""
         self.transcript = self.transcript.apply(event, decision)
+        if self.question and decision.__class__ is not d.Wait:
+            self.effects.forget(self.question)
+            self.question = ""
         heard = _HEAR.get(event.__class__)
         if heard is not None:
             heard(self, event)
@@ -162,8 +175,20 @@ class _Turn:
     def _failed(self, event: e.ModelFailed) -> None:
         self.failed = event
 
+    def _tool_ended(self, event: e.ToolEnded) -> None:
+        if event.status != "deferred":
+            self.asked.pop(event.id, None)
+        elif event.id in self.open and event.id not in self.asked and not self.stopping:
+            self._ask(tool_key(event.id), d.Request(event.id, "external"), "default: deferred")
+
+    def _ask(self, key: str, request: d.Request, because: str) -> None:
+        """Ask people about a tool call, or wait for what they bring."""
+        call = self.open[request.id]
+        self.asked[request.id] = key
+        self.effects.start(Approval(key, structs.replace(request, tool=call.name), because, call))
+
     def _answered(self, answer: e.ApprovalGiven) -> None:
-        self.asked.discard(answer.id)
+        self.asked.pop(answer.id, None)
         if answer.ref:
             edited = self.effects.get(answer.ref).text
             self.open[answer.id] = structs.replace(self.open[answer.id], arguments=edited)
@@ -171,9 +196,8 @@ class _Turn:
     def _not_asked(self, ids: Iterable[str]) -> None:
         """Nobody needs to answer about these any more: their time is over, or the run's."""
         for id in list(ids):
-            if id in self.asked:
-                self.asked.discard(id)
-                self.effects.forget(approval_key(id))
+            if (key := self.asked.pop(id, None)) is not None:
+                self.effects.forget(key)
 
     def _request(self, at: int) -> e.CallRequested:
         self.calls += 1
@@ -234,8 +258,9 @@ class _Turn:
             if isinstance(verdict, d.Execute):
                 self.to_request.append(verdict.id)
             elif isinstance(verdict, d.Ask):
-                self.asked.add(verdict.id)
-                self.effects.start(Approval(approval_key(verdict.id), verdict, self.open[verdict.id]))
+                key = tool_key(verdict.id) if verdict.external else approval_key(verdict.id)
+                kind: Literal["tool", "external"] = "external" if verdict.external else "tool"
+                self._ask(key, d.Request(verdict.id, kind, until=verdict.until), verdict.because)
         return self._next_tool(at)
 
     def _execute(self, at: int, decision: d.Execute) -> e.AnyEvent | None:
@@ -249,9 +274,12 @@ class _Turn:
         return self._request(at)
 
     def _suspend(self, at: int, decision: d.Suspend) -> e.AnyEvent | None:
-        """The answers about tools come by themselves; about a limit nobody is asked here."""
-        limit = next((request.id for request in decision.requests if request.kind == "extension"), "")
-        return e.ExtensionAnswered(at=at, id=limit, answer="nobody") if limit else None
+        """Tool calls have been asked about when they were judged; about a limit somebody is asked now."""
+        for request in decision.requests:
+            if request.kind == "extension":
+                self.question = extension_key(request.id)
+                self.effects.start(Approval(self.question, request, decision.because))
+        return None
 
     def _resolve(self, at: int, decision: d.Resolve) -> e.AnyEvent | None:
         self.awaited = resolver_key(decision.name)
@@ -259,6 +287,7 @@ class _Turn:
         return None
 
     def _stop(self, at: int, decision: d.Stop) -> e.AnyEvent | None:
+        self.stopping = True
         self.to_request.clear()
         self.retry = None
         self._not_asked(self.asked)
@@ -278,6 +307,7 @@ class _Turn:
 _HEAR: dict[type, Callable[[_Turn, Any], None]] = {
     e.ModelReplied: _Turn._replied,
     e.ModelFailed: _Turn._failed,
+    e.ToolEnded: _Turn._tool_ended,
     e.ApprovalGiven: _Turn._answered,
 }
 

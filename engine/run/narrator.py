@@ -80,8 +80,7 @@ class Narrator:
         elif isinstance(effect, ToolRun):
             self._emit(ToolStarted(effect.decision.id, effect.call.name, effect.call.arguments))
         elif isinstance(effect, Approval):
-            ask = effect.decision
-            self._emit(ApprovalAsked(ask.id, effect.call.name, effect.call.arguments, ask.until, ask.because))
+            self._emit(_asked(effect))
 
     def delta(self, effect: ModelCall, text: str) -> None:
         self._shown = effect
@@ -114,6 +113,8 @@ class Narrator:
         elif isinstance(event, e.ApprovalGiven):
             edited = self._get(event.ref).text if event.ref else ""
             self._emit(ApprovalAnswered(event.id, self._names.get(event.id, ""), event.answer, edited))
+        elif isinstance(event, e.ExtensionAnswered):
+            self._emit(ApprovalAnswered(event.id, "", event.answer, amount=event.amount))
 
     def _kept_or_retracted(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         """Text on show stays if its reply is accepted, or the run ends with it; else it is taken back."""
@@ -150,3 +151,9 @@ class Narrator:
                 self._budgets[plan.index] = (used, maximum)
                 unit = RESOURCES[plan.resource].unit
                 self._emit(Budget(plan.limit.id, plan.resource, unit, used, maximum))
+
+
+def _asked(effect: Approval) -> ApprovalAsked:
+    request, call = effect.request, effect.call
+    name, arguments = (call.name, call.arguments) if call else ("", "")
+    return ApprovalAsked(request.id, name, arguments, request.until, effect.because, request)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from engine.core.decisions import Note
 from engine.core.messages import Message
 from engine.core.state import LimitHit, Outcome, Used, total
 
 _SHOWN = 80
+
+SUSPENDED = "suspended"
+"""Status of a run that waits for people, and for nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,34 @@ class ChildRun:
     parent: str
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """Something that a run asks of a person; ``id`` is what an answer names.
+
+    ``kind`` is ``tool`` (may ``tool`` be called with ``arguments``, a JSON text?), ``external`` (what is the result of
+    that call, which the host's user executes?) or ``extension`` (may ``limit`` grow by ``up_to``? ``used`` of
+    ``maximum`` are used, in the unit of ``resource``). ``until`` is the end of the time to answer (ms since 1970,
+    ``None``: there is none), ``because`` the rule that asks. ``agents`` leads from the top of a tree to the ``run``.
+    """
+
+    id: str
+    run: str
+    kind: Literal["tool", "external", "extension"]
+    tool: str = ""
+    arguments: str = ""
+    limit: str = ""
+    resource: str = ""
+    used: int = 0
+    maximum: int = 0
+    up_to: int = 0
+    until: int | None = None
+    because: str = ""
+    agents: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
-    """How a run ended.
+    """How a run ended, or that it is ``suspended``: it waits for people, for ``requests``, and can be resumed.
 
     ``status`` is ``completed``, ``finalized`` (a limit granted one last call), ``incomplete`` (a limit), ``failed`` (an
     error) or ``cancelled``. ``text`` is the answer, or what there was of one where ``partial`` is true. ``reason`` and
@@ -34,7 +63,8 @@ class RunResult:
     answered. ``messages`` is the conversation, ready to be continued. ``notes`` are what went wrong on the host's side
     while this process drove the run, in the order in which it was told: a function that failed, a person who could not
     be asked, what was cut because it took too long; each with the rule that is concerned, as far as there is one.
-    ``children`` are the runs of agents below this one, in the order in which they ended.
+    ``children`` are the runs of agents below this one, in the order in which they ended. The ``messages`` of a
+    suspended run are what was said so far; calls that wait have no result in it.
     """
 
     run_id: str
@@ -51,6 +81,7 @@ class RunResult:
     thread: str | None = None
     notes: tuple[Note, ...] = field(default=(), compare=False)
     children: tuple[ChildRun, ...] = ()
+    requests: tuple[OpenRequest, ...] = ()
 
     @property
     def total(self) -> Used:
@@ -71,6 +102,8 @@ class RunResult:
             parts.append(f"{self.limit.used} of {self.limit.maximum} used")
         if self.error:
             parts.append(self.error)
+        if self.requests:
+            parts.append(f"waits for {', '.join(request.id for request in self.requests)}")
         said = f", text={text!r}" if text else ""
         return f"<RunResult {self.run_id}: {', '.join(parts)}{said}, because={self.because!r}>"
 
@@ -101,4 +134,19 @@ def result_of(
         client=outcome.client,
         thread=thread,
         notes=notes,
+    )
+
+
+def suspended_result(
+    run: str,
+    thread: str | None,
+    used: Used,
+    messages: tuple[Message, ...],
+    requests: tuple[OpenRequest, ...],
+    notes: tuple[Note, ...] = (),
+) -> RunResult:
+    """The result of a run that waits for people, and that nobody drives meanwhile."""
+    because = requests[0].because if requests else "default: suspend"
+    return RunResult(
+        run, SUSPENDED, "", "people", because, used, messages, thread=thread, notes=notes, requests=requests
     )

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from pydantic_core import to_json
 
 _LONGEST_ERROR = 500
-_STATUSES = ("ok", "failed", "timed_out", "cancelled")
+_STATUSES = ("ok", "failed", "timed_out", "cancelled", "deferred")
 _ENDS = ("", "answer", "stop")
 
 
@@ -24,11 +24,12 @@ class ResultError(ValueError):
 class ToolResult(Struct, frozen=True):
     """The result of one execution: what the model reads, and how it went.
 
-    ``ends`` says that the tool ends the run: with this text as the run's answer, or without one.
+    ``ends`` says that the tool ends the run: with this text as the run's answer, or without one. ``deferred``: the tool
+    has taken the call, and its result is brought later, as that of an external tool is.
     """
 
     text: str
-    status: Literal["ok", "failed", "timed_out", "cancelled"] = "ok"
+    status: Literal["ok", "failed", "timed_out", "cancelled", "deferred"] = "ok"
     ends: Literal["", "answer", "stop"] = ""
 
 

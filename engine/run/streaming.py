@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from msgspec import Struct
 
-from engine.core.decisions import Note
+from engine.core.decisions import Note, Request
 from engine.core.messages import Usage
 from engine.run.result import RunResult
 
@@ -93,25 +93,32 @@ class ToolRetryPlanned(StreamEvent, frozen=True, tag="tool_retry_planned"):
 
 
 class ApprovalAsked(StreamEvent, frozen=True, tag="approval_asked"):
-    """A person is asked whether a tool call may run, until ``until`` (ms since 1970)."""
+    """A person is asked, until ``until`` (ms since 1970), whether a tool call may run, or is to execute it.
+
+    Or whether a limit may grow: then ``id`` is the limit's, and there is no ``name``. ``request`` says which it is, and
+    has the numbers of the limit.
+    """
 
     id: str
     name: str
     arguments: str
     until: int
     because: str
+    request: Request | None = None
 
 
 class ApprovalAnswered(StreamEvent, frozen=True, tag="approval_answered"):
     """The answer: ``granted``, ``refused``, ``expired``, or ``nobody`` where nobody can be asked.
 
-    ``arguments`` are the edited ones, if there are.
+    ``arguments`` are the edited ones, if there are; ``amount`` is how much more of a limit is granted (0: all that was
+    asked for).
     """
 
     id: str
     name: str
     answer: str
     arguments: str = ""
+    amount: int = 0
 
 
 class ToolStarted(StreamEvent, frozen=True, tag="tool_started"):

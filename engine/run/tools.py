@@ -56,12 +56,32 @@ class ToolContext:
 
 
 class Tool:
-    """One tool: ``spec`` is its declaration, ``function`` what is called, ``is_async`` how."""
+    """One tool: ``spec`` is its declaration, ``function`` what is called, ``is_async`` how.
 
-    __slots__ = ("_context", "_positional", "_validator", "_wants_all", "function", "is_async", "name", "spec")
+    ``external``: it is not called here at all. The run waits until the host's user has executed the call elsewhere and
+    brings its result; the function only says what the arguments are.
+    """
+
+    __slots__ = (
+        "_context",
+        "_positional",
+        "_required",
+        "_validator",
+        "_wants_all",
+        "external",
+        "function",
+        "is_async",
+        "name",
+        "spec",
+    )
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str | None = None, description: str | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        external: bool = False,
     ) -> None:
         own_name = name or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(own_name):
@@ -76,6 +96,8 @@ class Tool:
         self._context: str | None = None
         self._positional: tuple[str, ...] = ()
         self._wants_all = False
+        self._required: tuple[str, ...] = ()
+        self.external = external
         adapter = self._make_adapter(documented)
         self._validator = adapter.validator
         self.spec = ToolSpec(own_name, description if description is not None else said, self._schema(adapter))
@@ -90,9 +112,12 @@ class Tool:
             ArgumentError: not JSON, no object, or not what the annotations ask for.
         """
         try:
-            return self._validator.validate_json("{}" if raw.strip() in ("", "null") else raw)  # type: ignore[no-any-return]
+            found: dict[str, Any] = self._validator.validate_json("{}" if raw.strip() in ("", "null") else raw)
         except Exception as exc:  # a validator of the tool's own types may raise anything
             raise _unfit(exc) from None
+        if missing := [name for name in self._required if name not in found]:
+            raise ArgumentError("; ".join(f"`{name}`: Field required" for name in missing))
+        return found
 
     def accept(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The same for arguments that are already Python values."""
@@ -157,6 +182,23 @@ def tool(function: Callable[..., Any] | None = None, *, name: str | None = None,
     if function is not None:
         return Tool(function, name=name, description=description)
     return lambda f: Tool(f, name=name, description=description)
+
+
+def external_tool(name: str, description: str, schema: Mapping[str, Any]) -> Tool:
+    """A tool that the host's user executes, declared by the JSON Schema of its arguments (an object).
+
+    Of the schema only ``required`` is checked here; the model is told all of it.
+    """
+
+    def elsewhere(**arguments: Any) -> None:
+        raise RuntimeError(f"tool `{name}` is executed elsewhere")
+
+    if schema.get("type", "object") != "object":
+        raise ToolDefinitionError(f"the arguments of tool `{name}` must be an object, not `{schema['type']}`")
+    made = Tool(elsewhere, name=name, description=description, external=True)
+    made.spec = ToolSpec(made.name, description, {"type": "object", "properties": {}, **schema})
+    made._required = tuple(schema.get("required", ()))
+    return made
 
 
 def toolbox(tools: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:

@@ -279,8 +279,16 @@ def test_a_process_that_dies_while_it_asks_asks_again(tmp_path):
     store.close()
 
 
-def test_without_an_approver_it_is_refused_when_it_is_resumed(tmp_path):
+def test_without_an_approver_it_is_suspended_when_it_is_resumed(tmp_path):
     store = killed(tmp_path, "ask")
-    result, _ = resumed(store, Main(says("ok")))
+    result, events = resumed(store, Main())
+    assert (result.status, [request.id for request in result.requests]) == ("suspended", ["r:1.0"])
+    assert [event.id for event in events if isinstance(event, ApprovalAsked)] == ["1.0"]
+    store.close()
+
+
+def test_where_nobody_is_there_it_is_refused_when_it_is_resumed(tmp_path):
+    store = killed(tmp_path, "ask")
+    result, _ = resumed(store, Main(says("ok")), approver=lambda request: "nobody")
     assert "nobody can be asked" in next(m.text for m in result.messages if m.role == "tool")
     store.close()
