@@ -236,8 +236,8 @@ class Driver:
         """Answer something that a run asks, once and for all. One that goes on here takes it up, any other is resumed.
 
         ``args``: other arguments with which the tool may run. ``amount``: how much more of a limit, in its unit
-        (``None``: what is asked for). ``result``: what came out of a call that the host's user has executed. ``by``: who
-        answers.
+        (``None``: what is asked for). ``result``: what came out of a call that the host's user has executed.
+        ``by``: who answers.
 
         Raises:
             RunError: the driver has no journal, or the answer does not fit.
