@@ -103,6 +103,7 @@ BUILD: dict[str, Builder] = {
     "test": _named_lines(tree.Test),
     "given": _lines(tree.Given),
     "counter": tree.Counter,
+    "unknown": _same,
     "when": tree.When,
     "expect": tree.Expect,
     "verify": tree.Verify,

@@ -405,6 +405,7 @@ class Act(Node):
 class Counter(Node):
     resource: Word
     value: Value
+    scope: Word | None
 
 
 class Given(Node):
