@@ -433,7 +433,9 @@ class Driver:
         return self._clock()
 
     def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
-        stage = Stage(store, self._clock, partial(self._follow, told), self._runs)
+        stage = Stage(
+            store, self._clock, partial(self._follow, told), self._runs, self._going, self.journal is not None
+        )
         return Tree(stage, root, self._role, thread, self._thread_used(thread))
 
     def _grow(self, tree: Tree, told: Stream | None, held: Holding | None) -> RunHandle:

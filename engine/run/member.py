@@ -10,10 +10,11 @@ from msgspec import structs
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Stop
 from engine.core.state import NO_TIME, State
+from engine.core.step import suspended
 from engine.run import calls
 from engine.run.agents import DELEGATE
 from engine.run.booking import Account
-from engine.run.effects import Effect, ModelCall, ToolRun, settles, tool_key
+from engine.run.effects import Approval, Effect, ModelCall, ToolRun, settles, tool_key
 from engine.run.local import LocalEffects
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class TreeEffects(LocalEffects):
         self._seat = seat
         self._account = account
         self._stopping = False
+        self._aside: list[e.AnyEvent] = []
+        """What has happened to a suspended run that waits for a slot to go on."""
+        self._stood: dict[str, int] = {}
+        """How long (ms) the clock of the node had stood still when a delegation started, by its key."""
 
     # What the loop asks for.
 
@@ -60,6 +65,9 @@ class TreeEffects(LocalEffects):
             if self._stopping:
                 until = max(until, self._tree.grace(self._seat))
         event = await super().next(until)
+        while event is not None and not recorded and not self._goes_on(event):
+            self._aside.append(event)
+            event = await super().next(NO_TIME)
         if isinstance(event, e.SpawnRequested) and not recorded:
             return self._tree.proposed(self._seat, event)
         return event
@@ -71,6 +79,8 @@ class TreeEffects(LocalEffects):
         if not recorded:
             self._account.book(event, decision, state)
             self._tree.decided(self._seat, event, decision)
+            if suspended(state):
+                self._tree.suspended(self._seat, event.at)
 
     def cancel(self, keys: Iterable[str]) -> None:
         keys = tuple(keys)
@@ -93,6 +103,21 @@ class TreeEffects(LocalEffects):
             self._tree.interrupt_below(self._seat, cause)
         super().interrupt(cause)
 
+    def turn(self) -> None:
+        """A run that was suspended has a slot again."""
+        aside, self._aside = self._aside, []
+        for event in aside:
+            self.inbox.post(event)
+
+    def leave(self) -> None:
+        """The tree does not wait for people in this process."""
+        self.inbox.leave()
+
+    @property
+    def idle(self) -> bool:
+        """Are only people awaited, or only runs below this one?"""
+        return self.rests or (self._delegates_only() and not self.inbox and not self._aside)
+
     @property
     def waits_until(self) -> int:
         """The time of its timer (ms): while it is stopping, the end of its grace."""
@@ -100,12 +125,42 @@ class TreeEffects(LocalEffects):
 
     # Inside.
 
+    def _goes_on(self, event: e.AnyEvent) -> bool:
+        """A run that was suspended needs a slot to go on, but none to be ended."""
+        return isinstance(event, e.Cancelled) or self._tree.resumes(self._seat)
+
+    def _leave(self) -> None:
+        if self.rests:
+            self._tree.leave()
+
     def _delegates_only(self) -> bool:
-        flights = self._flights.values()
-        return bool(flights) and all(isinstance(f.effect, ToolRun) and f.effect.call.name == DELEGATE for f in flights)
+        flights = [flight.effect for flight in self._flights.values() if not isinstance(flight.effect, Approval)]
+        return bool(flights) and all(map(_delegates, flights))
+
+    def _launch(self, effect: Effect, decided: int | None) -> None:
+        super()._launch(effect, decided)
+        if _delegates(effect):
+            # One of an earlier process: the ledger was rebuilt as it stood then, so that all of it came later.
+            self._stood[effect.key] = 0 if decided is None else self._tree.stood(self._seat, paused=False)
+
+    def _rang(self) -> None:
+        for key in tuple(self._stood):
+            flight = self._flights.get(key)
+            if flight is None:
+                del self._stood[key]
+            elif flight.deadline < NO_TIME:
+                # The time in which only people were awaited below does not count.
+                stood = self._tree.stood(self._seat, paused=True)
+                flight.deadline += stood - self._stood[key]
+                self._stood[key] = stood
+        super()._rang()
 
     def _attempt(self, effect: ModelCall) -> calls.Attempt:
         if not self._tree.may_delegate(self._seat):
             decision = effect.decision
             effect = structs.replace(effect, decision=structs.replace(decision, hidden=(*decision.hidden, DELEGATE)))
         return super()._attempt(effect)
+
+
+def _delegates(effect: Effect) -> bool:
+    return isinstance(effect, ToolRun) and effect.call.name == DELEGATE

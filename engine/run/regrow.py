@@ -15,8 +15,8 @@ from engine.core import events as e
 from engine.core.core import PHASE
 from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
-from engine.core.state import Outcome, State
-from engine.core.step import replay
+from engine.core.state import STARTED, WAITING, Outcome, State
+from engine.core.step import replay, suspended
 from engine.run.booking import Account
 from engine.run.effects import RunSpec, model_key, settles
 from engine.run.records import HostRecord, recorded_spec
@@ -49,7 +49,7 @@ def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
     for step in loaded[0].steps:
         if isinstance(step.event, e.RunStarted):
             tree.earlier = step.event.thread_used
-    grown = [_grown(recorded, _seat(tree, recorded.record)) for recorded in loaded]
+    grown = [_grown(tree, recorded) for recorded in loaded]
     _book(tree, grown)
     going = [one for one in grown if one.outcome is None or one.seat is tree.root]
     by_id = {one.seat.id: one for one in grown}
@@ -70,8 +70,6 @@ def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
 def _seat(tree: Tree, record: RunRecord) -> Seat:
     id = record.node or record.run
     seat = tree.seats.get(id)
-    if seat is tree.root and not tree.ledger.nodes:
-        tree.open(record.started)
     if seat is None:
         parent = tree.seats[id.rpartition(".")[0]]
         if record.agent not in parent.role.agents:
@@ -81,15 +79,23 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
             )
         role = parent.role.below(record.agent).under(Policy.model_validate_json(record.policy))
         seat = tree.seat(parent, id, role)
-        tree.ledger.spawn(parent.id, id, record.agent, role.budget, record.started, given=True)
     seat.run = record.run
     seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
     return seat
 
 
-def _grown(recorded: Recorded, seat: Seat) -> _Grown:
-    """What the steps of a run say of it."""
+def _grown(tree: Tree, recorded: Recorded) -> _Grown:
+    """What the steps of a run say of it. Its node is in the ledger from here on."""
+    seat = _seat(tree, recorded.record)
     one = _Grown(recorded, seat, replay(seat.role.compiled, (step.event for step in recorded.steps)))
+    if seat.id not in tree.ledger.nodes:
+        # Its clock may have stood still since.
+        opened = one.state.book.run.opened
+        at = recorded.record.started if opened is None else opened
+        if seat.parent is None:
+            tree.open(at)
+        else:
+            tree.ledger.spawn(seat.parent.id, seat.id, seat.role.name, seat.role.budget, at, given=True)
     asked: dict[str, e.SpawnRequested] = {}
     told = set()
     for step in recorded.steps:
@@ -120,10 +126,26 @@ def _book(tree: Tree, grown: list[_Grown]) -> None:
             one.seat.account = account
             if one.recorded.steps:
                 ledger.wake(one.seat.id, one.recorded.record.started)
+    _stand_still(tree, [one for one in grown if one.outcome is None and one.recorded.steps])
     ended = [one for one in grown if one.outcome is not None and one.seat.parent is not None]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
         tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
+
+
+def _stand_still(tree: Tree, going: list[_Grown]) -> None:
+    """Which of the runs that had begun waited for people, and which for those below them only."""
+    for one in going:
+        open = [call.id for call in one.state.round if call.status in (WAITING, STARTED)]
+        tree.ledger.waiting(one.seat.id, one.state.at, bool(open) and all(id in one.asked for id in open))
+    asking = [one for one in going if suspended(one.state)]
+    for one in sorted(asking, key=_since):
+        tree.ledger.suspend(one.seat.id, _since(one))
+
+
+def _since(one: _Grown) -> int:
+    paused = one.state.book.paused
+    return one.state.at if paused is None else paused
 
 
 def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:

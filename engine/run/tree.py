@@ -17,21 +17,22 @@ from msgspec import Struct, structs
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Queue, Refuse, Spawn
 from engine.core.draws import NOTHING, Draw, draw_of
-from engine.core.ledger import Ledger
+from engine.core.ledger import QUEUED, RUNNING, SUSPENDED, Ledger
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, Refusal, Used, total
 from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
 from engine.run.delegation import answer_of, not_started, refusal_of
-from engine.run.effects import Finished, RunSpec
+from engine.run.desk import Desk, open_requests
+from engine.run.effects import Finished, RunSpec, Suspended
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
-from engine.run.local import Recorded
+from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
 from engine.run.records import HostRecord, record_of
-from engine.run.result import ChildRun, RunResult, result_of
+from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
 from engine.run.results import ToolResult
 from engine.run.seat import Seat, Wish
 from engine.run.timers import Clock
@@ -53,6 +54,10 @@ class Stage(Struct, frozen=True):
     clock: Clock
     follow: Follow
     runs: dict[str, Tree]
+    going: dict[str, LocalEffects]
+    """What drives each run that goes on, by the runs' ids."""
+    asks: bool
+    """Can people be asked through the store?"""
 
 
 class Tree:
@@ -77,6 +82,8 @@ class Tree:
         self._ended: list[ChildRun] = []
         self.over: asyncio.Future[RunResult] = self._loop.create_future()
         self._broken = False
+        self._left = False
+        """Has the tree been left to people, who go on with it in another process?"""
 
     def open(self, at: int, asked: Mapping[str, int] | None = None) -> None:
         """The root is opened: its walls begin."""
@@ -148,10 +155,11 @@ class Tree:
             role.deadlines,
             listener,
             recorded,
+            Desk(stage.store, spec.run, role.compiled.core, role.host.tools) if stage.asks else None,
         )
         seat.begun, seat.effects = True, effects
         self._live[seat.id] = self._by_run[spec.run] = seat
-        stage.runs[spec.run] = self
+        stage.runs[spec.run], stage.going[spec.run] = self, effects
         if cause:
             effects.interrupt(cause)
         effects.inbox.serve(self._drive(seat, spec, effects))
@@ -166,12 +174,16 @@ class Tree:
     async def _drive(self, seat: Seat, spec: RunSpec, effects: TreeEffects) -> RunResult:
         try:
             finished = withdrawn(spec, effects, seat.cause) if seat.cause else await drive(spec, spec.initial, effects)
-            assert isinstance(finished, Finished)
+            assert isinstance(finished, Finished | Suspended)
             said = effects.conversation(finished.transcript)
+            if isinstance(finished, Suspended):
+                used = seat.role.compiled.used(finished.state)
+                return suspended_result(spec.run, spec.thread, used, said, (), effects.notes)
             return result_of(spec.run, spec.thread, finished.outcome, said, self.contents.get, effects.notes)
         finally:
             effects.close()
-            self.ledger.ended(seat.id, self._stage.clock())
+            if not self._left:
+                self.ledger.ended(seat.id, self._stage.clock())
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec)
@@ -212,7 +224,7 @@ class Tree:
         try:
             return answer_of(agent, await asyncio.shield(child.ended))
         except asyncio.CancelledError:
-            if not context.cancelled:
+            if not context.cancelled or self._left:
                 raise
             self.cancel(child, "parent")
             return answer_of(agent, await asyncio.shield(child.ended))
@@ -281,7 +293,9 @@ class Tree:
             self._loop.call_soon(self._start, child)
 
     def _start(self, child: Seat) -> None:
-        if self._broken or child.begun:
+        if child.effects is not None:
+            child.effects.turn()
+        if self._broken or self._left or child.begun:
             return
         try:
             self.begin(child, child.messages)
@@ -293,6 +307,7 @@ class Tree:
     def _over(self, seat: Seat, future: asyncio.Future[RunResult]) -> None:
         """A run has ended: whoever waits is told, and whoever waits for its slot has its turn."""
         self._stage.runs.pop(seat.run, None)
+        self._stage.going.pop(seat.run, None)
         self._by_run.pop(seat.run, None)
         error = future.exception()
         if error is not None:
@@ -308,9 +323,12 @@ class Tree:
     def _ended_as(self, seat: Seat, result: RunResult) -> None:
         seat.effects, seat.account = None, None
         self._live.pop(seat.id, None)
-        self.ended(seat, result)
+        if self._left:
+            seat.result = result
+        else:
+            self.ended(seat, result)
         parent = seat.parent
-        if parent is not None:
+        if parent is not None and not self._left:
             if parent.effects is not None:
                 self.tell(parent, seat)
             self._next(parent)
@@ -363,8 +381,12 @@ class Tree:
         """The tree is over when the run at the top has ended, and nothing below it goes on."""
         result = self.root.result
         if result is not None and not self._live and not self.root.kept and not self.over.done():
-            self.ledger.close(self.root.id, self._stage.clock())
-            self.over.set_result(replace(result, children=tuple(self._ended)))
+            asked: tuple[OpenRequest, ...] = ()
+            if self._left:
+                asked = open_requests(self._stage.store, self.root.id)
+            else:
+                self.ledger.close(self.root.id, self._stage.clock())
+            self.over.set_result(replace(result, children=tuple(self._ended), requests=asked))
 
     def fail(self, error: BaseException) -> None:
         """Something has happened after which nothing of the tree can go on in this process."""
@@ -382,6 +404,41 @@ class Tree:
             _fail(self.over, error)
         elif not self.over.done():
             self.over.set_exception(error)
+
+    # People.
+
+    def suspended(self, seat: Seat, at: int) -> None:
+        """A run awaits people only: its slot is free."""
+        if self.ledger.nodes[seat.id].state == RUNNING:
+            self.ledger.suspend(seat.id, at)
+            if seat.parent is not None:
+                self._next(seat.parent)
+
+    def resumes(self, seat: Seat) -> bool:
+        """Does a run go on at once? One that was suspended may have to wait for a slot, like any that is woken."""
+        waits = self.ledger.nodes[seat.id].state in (SUSPENDED, QUEUED)
+        return not waits or self.ledger.wake(seat.id, self._stage.clock())
+
+    def stood(self, seat: Seat, *, paused: bool) -> int:
+        """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
+        node, now = self.ledger.nodes[seat.id], self._stage.clock()
+        return node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
+
+    def leave(self) -> None:
+        """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
+        if self._broken or self._left or self.root.kept or not all(map(self._rests, self._live.values())):
+            return
+        self._left = True
+        for seat in sorted(self._live.values(), key=lambda seat: -seat.depth):
+            if seat.effects is None:
+                del self._live[seat.id]
+            else:
+                seat.effects.leave()
+
+    def _rests(self, seat: Seat) -> bool:
+        if seat.effects is not None:
+            return seat.effects.idle
+        return seat.parent is not None and seat.id in self.ledger.queue(seat.parent.id)
 
     # A host that drives the tree by itself.
 
