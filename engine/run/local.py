@@ -515,10 +515,7 @@ class LocalEffects:
     def _wait_for_people(self) -> None:
         desk = self._desk
         assert desk is not None
-        if not self._written:
-            asked = {f.effect.key: f.effect for f in self._flights.values() if isinstance(f.effect, Approval)}
-            desk.ask(self._state, self._parked | asked)
-            self._written = True
+        self.write_down()
         self._take_up(desk)
         if self.rests:
             self.loop.call_soon(self._leave)
@@ -533,6 +530,13 @@ class LocalEffects:
         """Nobody needs to wait for people in this process."""
         if self.rests:
             self.inbox.leave()
+
+    def write_down(self) -> None:
+        """What people are asked is in the journal, and the run is known to be suspended."""
+        if self._desk is not None and not self._written:
+            asked = {f.effect.key: f.effect for f in self._flights.values() if isinstance(f.effect, Approval)}
+            self._desk.ask(self._state, self._parked | asked)
+            self._written = True
 
     def _take_up(self, desk: Desk) -> None:
         """What people have answered through the journal reaches the run."""

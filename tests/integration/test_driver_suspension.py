@@ -1,4 +1,4 @@
-"""Runs that wait for people in the journal: suspended, answered from anywhere, resumed with exactly what was granted."""
+"""Runs that wait for people: suspended, answered from anywhere through the journal, resumed with what was granted."""
 
 import asyncio
 import json
@@ -132,7 +132,7 @@ class TestAToolCall:
     def test_edited_arguments_that_do_not_fit_are_not_accepted(self, arguments):
         world = World(asking(), asks(SEND))
         world.start()
-        with pytest.raises(RunError, match="request r:1.0: the arguments are not valid"):
+        with pytest.raises(RunError, match=r"request r:1\.0: the arguments are not valid"):
             world.answer("r:1.0", args=arguments)
         assert world.store.requests(open=True)
 
@@ -431,6 +431,7 @@ class TestApprovers:
             if request.arguments["to"] == "Ann":
                 return "later"
             await asyncio.sleep(30)
+            return True
 
         async def main():
             driver = world.driver(approver=approver)
@@ -449,6 +450,7 @@ class TestApprovers:
             if request.arguments["to"] == "Ann":
                 return "later"
             await asyncio.sleep(30)
+            return True
 
         async def main():
             handle = world.driver(approver=approver).start("hello", run_id="r")
@@ -492,7 +494,7 @@ class TestAttacks:
         world.store.release(lease)
 
     def test_an_unknown_request(self):
-        with pytest.raises(JournalError, match="no request 'r:9.9'"):
+        with pytest.raises(JournalError, match=r"no request 'r:9\.9'"):
             World(asking()).answer("r:9.9")
 
     def test_a_driver_without_a_journal_has_nothing_to_answer(self):
