@@ -1,8 +1,8 @@
 """The policy language: text in, a policy and diagnostics out.
 
 ``load`` and ``loads`` give an ``engine.core.policy.Policy`` or raise ``PolicyError``; ``check`` and
-``checks`` give plain data and every finding, and import nothing but the standard library (and
-Lark, the first time, to make the parser's tables).
+``checks`` give plain data and every finding, ``lint`` those of all rules too. These three import
+nothing but the standard library (and Lark, the first time, to make the parser's tables).
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from policy_lang.diagnostics import Diagnostic, Label
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
+    from policy_lang.checking import Judgement
+    from policy_lang.resolve import Resolved
+    from policy_lang.source import Unreadable
 
-__all__ = ["Diagnostic", "PolicyError", "check", "checks", "load", "loads"]
+__all__ = ["Diagnostic", "PolicyError", "check", "checks", "lint", "load", "loads"]
 
 
 class PolicyError(Exception):
@@ -79,18 +82,7 @@ def check(
     raised for a file that is wrong or cannot be read: that is a finding too. ``params`` as ``load`` takes them.
     Without ``clients``, the names of the host's clients, every name of a client is taken for granted.
     """
-    from policy_lang.resolve import resolve
-    from policy_lang.source import Source, Span, Unreadable, read
-
-    name = os.fspath(path)
-    try:
-        source = read(name, name)
-    except Unreadable as problem:
-        nowhere = Label(Span(Source(name, ""), 0, 0))
-        return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
-    place = os.path.realpath(name)
-    known = None if clients is None else tuple(clients)
-    return resolve(source, place, _root(root) or os.path.dirname(place), params or {}, known)
+    return _judged(_read(path, root, params, clients))
 
 
 def checks(
@@ -103,16 +95,68 @@ def checks(
 ) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
     """``check`` for a text called ``name``. Other files it asks for are sought in ``root``, and refused without one."""
     from policy_lang.resolve import resolve
-    from policy_lang.source import Source, Span, Unreadable, decode
+    from policy_lang.source import Unreadable, decode
 
     try:
         source = decode(text.encode("utf-8", "surrogatepass"), name)
     except Unreadable as problem:
-        nowhere = Label(Span(Source(name, ""), 0, 0))
-        return None, [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
+        return _judged(_unreadable(problem, name))
     base = _root(root)
-    known = None if clients is None else tuple(clients)
-    return resolve(source, os.path.join(base or "", "<string>"), base, params or {}, known)
+    return _judged(resolve(source, os.path.join(base or "", "<string>"), base, params or {}, _known(clients)))
+
+
+def lint(
+    path: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    clients: Iterable[str] | None = None,
+    judgement: Judgement | None = None,
+) -> list[Diagnostic]:
+    """Every finding of a policy file, with those of all rules. ``judgement`` says which rules run and how grave they
+    are (``policy_lang.checking``); all of them, as they have it themselves, if nothing is said."""
+    from policy_lang.checking import STRICT, findings_of
+
+    resolved = _read(path, root, params, clients)
+    return [resolved] if isinstance(resolved, Diagnostic) else findings_of(resolved, judgement or STRICT)
+
+
+def _read(
+    path: str | os.PathLike[str],
+    root: str | os.PathLike[str] | None,
+    params: Mapping[str, Any] | None,
+    clients: Iterable[str] | None,
+) -> Resolved | Diagnostic:
+    """The policy of a file, or why that cannot be read."""
+    from policy_lang.resolve import resolve
+    from policy_lang.source import Unreadable, read
+
+    name = os.fspath(path)
+    try:
+        source = read(name, name)
+    except Unreadable as problem:
+        return _unreadable(problem, name)
+    place = os.path.realpath(name)
+    return resolve(source, place, _root(root) or os.path.dirname(place), params or {}, _known(clients))
+
+
+def _unreadable(problem: Unreadable, name: str) -> Diagnostic:
+    from policy_lang.source import Source, Span
+
+    return Diagnostic(problem.code, problem.message, Label(Span(Source(name, ""), 0, 0)), help=problem.help)
+
+
+def _judged(resolved: Resolved | Diagnostic) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
+    from policy_lang.checking import findings_of
+
+    if isinstance(resolved, Diagnostic):
+        return None, [resolved]
+    findings = findings_of(resolved)
+    return (None if any(finding.is_error for finding in findings) else resolved.policy()), findings
+
+
+def _known(clients: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if clients is None else tuple(clients)
 
 
 def _root(root: str | os.PathLike[str] | None) -> str | None:

@@ -12,6 +12,10 @@ from policy_lang.source import Source, Span
 
 ERROR: Final = "error"
 WARNING: Final = "warning"
+NOTE: Final = "note"
+
+SEVERITIES: Final = (ERROR, WARNING, NOTE)
+"""The gravest first."""
 
 _UNREADABLE = frozenset(("P401", "P402", "P403", "P404"))
 
@@ -44,7 +48,7 @@ class Diagnostic(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Does it keep the policy from being used? A warning does not."""
+        """Does it keep the policy from being used? Warnings and notes do not."""
         return self.severity == ERROR
 
     @property

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from policy_lang.diagnostics import ERROR, WARNING, Diagnostic, Edit, Label
+from policy_lang.diagnostics import ERROR, NOTE, WARNING, Diagnostic, Edit, Label
 from policy_lang.source import Span
 
 
 class Report:
-    """A list of findings with two verbs. ``span`` is where the carets go, ``label`` what stands beside them."""
+    """A list of findings with three verbs. ``span`` is where the carets go, ``label`` what stands beside them."""
 
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
@@ -35,3 +35,15 @@ class Report:
         fix: tuple[Edit, ...] = (),
     ) -> None:
         self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
+
+    def note(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *why: Label,
+        help: str = "",
+        fix: tuple[Edit, ...] = (),
+    ) -> None:
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, NOTE))

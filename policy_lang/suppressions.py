@@ -7,6 +7,7 @@ policy would have no meaning.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from policy_lang.diagnostics import WARNING, Diagnostic, Edit, Label
@@ -27,13 +28,19 @@ class Suppression(NamedTuple):
     """Lines of the statement below it."""
 
 
-def suppress(unit: Unit, findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings of a file without those it allows, and with what is wrong with its suppressions."""
+def suppress(
+    unit: Unit, findings: list[Diagnostic], looked_for: Collection[str], kept: Collection[str] = ()
+) -> list[Diagnostic]:
+    """The findings of a file without those it allows, and with what is wrong with its suppressions.
+
+    ``looked_for`` are the rules that have run: of another nobody knows whether its suppression is of use. What is in
+    ``kept`` cannot be silenced.
+    """
     if "policy" not in unit.source.text or "#" not in unit.source.text:
         return findings
     problems: list[Diagnostic] = []
     allowed = _suppressions(unit, problems)
-    kept: list[Diagnostic] = []
+    shown: list[Diagnostic] = []
     used: set[Suppression] = set()
     for finding in findings:
         span = finding.primary.span
@@ -42,19 +49,32 @@ def suppress(unit: Unit, findings: list[Diagnostic]) -> list[Diagnostic]:
             None,
         )
         if silent is None:
-            kept.append(finding)
+            shown.append(finding)
             continue
         used.add(silent)
-        if finding.is_error:
-            label = Label(silent.span, "an error cannot be silenced")
-            kept.append(finding._replace(secondary=(*finding.secondary, label)))
-    for suppression in allowed:
-        if suppression not in used:
-            message = f"this suppression of {suppression.code} silences nothing"
-            problems.append(
-                _problem("P900", message, suppression.span, "unused", "remove it", (Edit(_line(suppression.span), ""),))
-            )
-    return kept + problems
+        if finding.is_error or finding.code in kept:
+            why = "an error cannot be silenced" if finding.is_error else "the settings let nobody silence this"
+            shown.append(finding._replace(secondary=(*finding.secondary, Label(silent.span, why))))
+    problems += [_unused(s) for s in allowed if s not in used and (s.code in looked_for or not _has_rule(s.code))]
+    return shown + problems
+
+
+def _has_rule(code: str) -> bool:
+    """Is it the code of a rule, which may or may not run? All else is looked for whenever a file is read."""
+    from policy_lang.rules import BY_CODE
+
+    return code in BY_CODE
+
+
+def _unused(suppression: Suppression) -> Diagnostic:
+    from policy_lang.catalogue import title
+
+    edits = (Edit(_line(suppression.span), ""),)
+    if title(suppression.code) is None:
+        message = f"no finding has the code {suppression.code}"
+        return _problem("P900", message, suppression.span, "silences nothing", "remove it", edits)
+    message = f"this suppression of {suppression.code} silences nothing"
+    return _problem("P900", message, suppression.span, "unused", "remove it", edits)
 
 
 def _problem(code: str, message: str, span: Span, label: str, help: str, fix: tuple[Edit, ...] = ()) -> Diagnostic:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import rule_pages
 from doc_parts import PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -174,6 +175,8 @@ def main() -> int:
             if (new := refreshed(text)) != text:
                 page.write_text(new, encoding="utf-8")
                 print(f"rewrote {page.relative_to(ROOT)}")
+        for name in rule_pages.write():
+            print(f"rewrote {name}")
     from policy_lang.cli import COMMANDS
 
     known = {name: policy([name, "--help"]).stdout for name in COMMANDS}
@@ -184,6 +187,9 @@ def main() -> int:
     for page, problem in found:
         print(f"{page.relative_to(ROOT)}: {problem}", file=sys.stderr)
     found += [(ROOT / "spec_examples", text) for text in example_problems()]
+    for name in rule_pages.stale():
+        found.append((ROOT / name, "not current"))
+        print(f"{name}: not current; `make docs` rewrites it", file=sys.stderr)
     print(f"checked {len(pages())} pages, {len(found) or 'no'} problems")
     return 1 if found else 0
 

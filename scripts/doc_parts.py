@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable
 
 import demo
@@ -122,20 +121,6 @@ def _one_of(group: tuple[str, ...]) -> str:
     return " or ".join(f"`{name}`" for name in group)
 
 
-def findings() -> str:
-    """Every code with its page; indented examples are text, not policies of their own."""
-    from policy_lang.catalogue import PAGES
-
-    return "\n\n".join(f"## {code}\n\n**{page.title}**\n\n{_examples(page.text)}" for code, page in PAGES.items())
-
-
-def _examples(text: str) -> str:
-    fenced = re.sub(
-        r"(?m)(^    .*(?:\n(?:    .*)?)*)", lambda m: f"```text\n{textwrap.dedent(m[1]).rstrip()}\n```\n", text
-    )
-    return fenced.rstrip()
-
-
 def commands() -> str:
     from policy_lang.cli import COMMANDS
 
@@ -168,6 +153,5 @@ PARTS: dict[str, Callable[[], str]] = {
         commands,
         example,
         run,
-        findings,
     )
 }

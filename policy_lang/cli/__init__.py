@@ -17,6 +17,7 @@ from importlib import import_module
 
 COMMANDS = {
     "check": "find what is wrong with policy files",
+    "lint": "find what is wrong with policy files, and what all rules say about them",
     "fmt": "write policy files in one layout",
     "explain": "say what a policy means, rule by rule",
     "rehearse": "run a scripted model server that speaks both wire formats",

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.renderers.snippet import Paint, clean, plain, snippet
 
-_ANSI = {"error": "1;31", "warning": "1;33", "frame": "34", "secondary": "34", "strong": "1", "help": "36"}
+_ANSI = {
+    "error": "1;31",
+    "warning": "1;33",
+    "note": "1;36",
+    "frame": "34",
+    "secondary": "34",
+    "strong": "1",
+    "help": "36",
+}
 
 
 def render(findings: Iterable[Diagnostic], colour: bool = False) -> str:

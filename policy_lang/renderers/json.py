@@ -1,6 +1,6 @@
 """Findings for tools: one JSON document.
 
-``{"version": 1, "diagnostics": [...], "errors": n, "warnings": n}``; each diagnostic has ``code``,
+``{"version": 1, "diagnostics": [...], "errors": n, "warnings": n, "notes": n}``; each diagnostic has ``code``,
 ``severity``, ``message``, ``primary`` and ``secondary`` labels (``file``, ``start`` and ``end`` as
 ``line`` and ``column`` from 1, the end exclusive, ``text``), ``help``, ``page`` (the command that says
 more) and ``fix``: the edits (``file``, ``start``, ``end``, ``replacement``) that make the finding go
@@ -13,20 +13,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from policy_lang.diagnostics import Diagnostic, Label
+from policy_lang.diagnostics import SEVERITIES, Diagnostic, Label
 from policy_lang.source import Span
 
 VERSION = 1
 
 
-def render(findings: Sequence[Diagnostic]) -> str:
+def render(findings: Sequence[Diagnostic], files: Sequence[str] = ()) -> str:
     """The document, indented, without a line end after it."""
-    errors = sum(finding.is_error for finding in findings)
+    counts = {f"{severity}s": sum(finding.severity == severity for finding in findings) for severity in SEVERITIES}
     document = {
         "version": VERSION,
         "diagnostics": [_diagnostic(finding) for finding in findings],
-        "errors": errors,
-        "warnings": len(findings) - errors,
+        **counts,
     }
     return json.dumps(document, indent=2, ensure_ascii=True)
 

@@ -7,12 +7,14 @@ model: a check must start fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.core.vocabulary import LANG
-from policy_lang.diagnostics import Diagnostic, in_order
+from policy_lang import tree
+from policy_lang.cases import Case
+from policy_lang.diagnostics import Diagnostic
 from policy_lang.report import Report
-from policy_lang.resolve import lints, lints_agents, lints_failures, lints_tools
+from policy_lang.resolve import whole
 from policy_lang.resolve.files import Loader, Unit
 from policy_lang.resolve.layer import Layer
 from policy_lang.resolve.limits import origin
@@ -21,13 +23,34 @@ from policy_lang.resolve.merge_agents import MergedAgents
 from policy_lang.resolve.names import Names, check_settings
 from policy_lang.resolve.values import Values
 from policy_lang.source import Source
-from policy_lang.suppressions import suppress
+
+
+class Resolved(NamedTuple):
+    """A source with all the files it asks for, as one policy. ``layers`` are the file and its bases, the outermost base
+    first; ``names`` are those of the file itself; ``broken`` says that something could not be read, so that absence
+    proves nothing; ``findings`` is what was found so far, in no order; ``cases`` are the tests of the file and of what it
+    imports, those of a base left to the base."""
+
+    unit: Unit
+    sources: list[Source]
+    layers: list[Layer]
+    imports: list[Layer]
+    names: Names
+    merged: Merged
+    agents: MergedAgents
+    broken: bool
+    findings: list[Diagnostic]
+    cases: list[Case]
+
+    def policy(self) -> dict[str, Any]:
+        """The policy in the shape of ``engine.core.policy.Policy``'s JSON. It has no meaning where there are errors."""
+        return _policy(self.layers[-1].name or "", self.merged, self.agents)
 
 
 def resolve(
     source: Source, path: str, root: str | None, settings: Mapping[str, Any], clients: Sequence[str] | None = None
-) -> tuple[dict[str, Any] | None, list[Diagnostic]]:
-    """The policy of a source, ``None`` if it has errors, and every finding in order.
+) -> Resolved:
+    """Read and merge everything a source says.
 
     ``path`` is the source's absolute place, ``root`` the real directory its other files must lie
     in, ``settings`` what the host gives to its ``param``s, ``clients`` the names of its clients if
@@ -45,16 +68,28 @@ def resolve(
     agents = MergedAgents(layers, report)
     broken = any(rules.lost for layer in layers for rules in (layer, *layer.agents))
     broken = broken or any(layer.unit.broken for layer in layers)
-    lints.check(merged, broken, report)
-    lints_failures.check(merged.failures, merged.limits, report)
-    lints_tools.check(merged, agents, report)
-    lints_agents.check(merged, agents, broken, report)
-    lints.unused_names(unit, names[id(unit)], report)
-    findings = suppress(unit, [f for f in report.findings if f.is_error or f.primary.span.source is source])
-    ordered = in_order(findings, loader.sources)
-    if any(finding.is_error for finding in ordered):
-        return None, ordered
-    return _policy(layers[-1].name or "", merged, agents), ordered
+    if not broken:
+        whole.check(merged, agents, report)
+    cases = _cases(unit, layers[-1], imports, merged, agents)
+    found = report.findings
+    return Resolved(unit, loader.sources, layers, imports, names[id(unit)], merged, agents, broken, found, cases)
+
+
+def _cases(unit: Unit, layer: Layer, imports: list[Layer], merged: Merged, agents: MergedAgents) -> list[Case]:
+    """The tests of a file and of what it imports. Most files have none, and pay nothing."""
+    imported = {id(other) for other in unit.imported()}
+    chosen = [layer, *(other for other in imports if id(other.unit) in imported)]
+    if not any(isinstance(s, tree.Test) for each in chosen for s in each.unit.file.statements):
+        return []
+    from policy_lang.resolve.tests import Facts, switched_to, tests
+
+    policy = _policy("", merged, agents)
+    own = Facts(frozenset(switched_to(policy)), frozenset(agent["name"] for agent in policy["agent"]))
+    found: list[Case] = []
+    for each in chosen:
+        facts = own if each is layer else Facts()
+        found += tests(each.unit.file.statements, each.values, facts, imported=each is not layer)
+    return found
 
 
 def _imports(chain: list[Unit], report: Report) -> list[Layer]:

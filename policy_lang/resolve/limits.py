@@ -1,7 +1,7 @@
 """One line of ``limits``: its resource, quantity, options and ladder of steps.
 
 A line is judged by itself here. What a base's limit does to it is ``merge``'s business, what
-several limits do to one another that of ``lints``.
+several limits do to one another that of ``policy_lang.rules``.
 """
 
 from __future__ import annotations

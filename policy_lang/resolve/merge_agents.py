@@ -32,6 +32,11 @@ class Agent(NamedTuple):
     tools: list[ToolLine]
     span: Span
 
+    def binding(self, policy: list[LimitLine]) -> list[LimitLine]:
+        """Its own limits, and those of the policy that bind each of its runs because it has none in their place."""
+        own = {line.key for line in self.limits}
+        return [*self.limits, *(line for line in policy if line.data["scope"] in ("run", None) and line.key not in own)]
+
     def data(self) -> dict[str, Any]:
         """In the shape of the policy's JSON."""
         return {

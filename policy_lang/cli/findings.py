@@ -1,0 +1,191 @@
+"""What ``policy check`` and ``policy lint`` share: which files, which formats, and what an exit code means.
+
+Exit 0 if nothing as grave as ``--fail-level`` was found, 1 if something was, 2 if a file could not be read or the
+command was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from policy_lang import settings
+from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.options import add_policy_options
+from policy_lang.diagnostics import NOTE, SEVERITIES, WARNING, Diagnostic
+from policy_lang.settings import SettingsError
+
+if TYPE_CHECKING:
+    from policy_lang.settings import ClientSettings
+
+FORMATS = ("full", "concise", "json", "sarif", "github", "junit")
+
+_ENOUGH_FOR_TWO = 100
+"""With fewer files, a second process costs more time than it saves."""
+
+
+class Judge(Protocol):
+    """Tells the findings of one file. It is copied into other processes, and so must be plain data."""
+
+    def __call__(self, path: str) -> list[Diagnostic]: ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "exit codes: 0 nothing as grave as the fail level, 1 such findings,\n"
+        "            2 a file that cannot be read, or a wrong command line or settings file"
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a policy file, or a directory to search for *.policy")
+    parser.add_argument("--format", choices=FORMATS, default="full", help="how findings are shown (default: full)")
+    parser.add_argument(
+        "--fail-level",
+        choices=SEVERITIES,
+        default=WARNING,
+        help="the least grave finding that makes the exit code 1 (default: warning)",
+    )
+    parser.add_argument("--jobs", type=_jobs, metavar="N", help="processes to use (default: as many as are worth it)")
+    add_policy_options(parser)
+    names = parser.add_mutually_exclusive_group()
+    names.add_argument(
+        "--clients", metavar="NAME,…", type=_names, help="the host's clients; a policy can switch to no other"
+    )
+    names.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="where the host's clients are declared (default: policy.toml beside the file, or above it up to the root)",
+    )
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"`{text}` is no list of names such as `small,large`")
+    return names
+
+
+def _jobs(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 256:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of processes, 1 to 256")
+    return int(text)
+
+
+def run(command: str, args: argparse.Namespace, judge: Judge) -> int:
+    """Judge all files, show what was found, and say by an exit code how grave it is."""
+    try:
+        files = list(_files(args.files))
+        if not files:
+            print(f"policy {command}: no *.policy files in {', '.join(args.files)}", file=sys.stderr)
+            return USAGE
+        found = list(_without_repeats(_judged(files, judge, args.jobs)))
+    except SettingsError as problem:
+        print(f"policy {command}: {problem}", file=sys.stderr)
+        return USAGE
+    show(found, files, args.format)
+    if any(finding.is_unreadable for finding in found):
+        return USAGE
+    return FINDINGS if any(is_grave(finding, args.fail_level) for finding in found) else CLEAN
+
+
+def is_grave(finding: Diagnostic, level: str) -> bool:
+    """Is it as grave as the level, or graver?"""
+    return SEVERITIES.index(finding.severity) <= SEVERITIES.index(level)
+
+
+def _judged(files: list[str], judge: Judge, jobs: int | None) -> Iterator[list[Diagnostic]]:
+    """The findings of each file, in the order of the files."""
+    if jobs is None:
+        jobs = min(len(files) // _ENOUGH_FOR_TWO + 1, os.cpu_count() or 1)
+    if min(jobs, len(files)) < 2:
+        yield from map(judge, files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(judge, files, chunksize=max(1, len(files) // (4 * jobs)))
+
+
+def _without_repeats(results: Iterator[list[Diagnostic]]) -> Iterator[Diagnostic]:
+    """Two files may extend the same base, whose errors are then told once."""
+    seen: set[tuple[object, ...]] = set()
+    for found in results:
+        for finding in found:
+            key = (finding.code, finding.message, finding.position)
+            if key not in seen:
+                seen.add(key)
+                yield finding
+
+
+class Clients:
+    """The clients that a policy file may use, as far as they are known. A settings file is read once."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.root: str | None = args.root
+        self.names: list[str] | None = args.clients
+        self.file: str | None = args.settings
+        self._read: dict[str, dict[str, ClientSettings]] = {}
+
+    def of(self, path: str) -> list[str] | None:
+        """The names of the clients of one policy file; ``None`` if nobody has told them."""
+        if self.names is not None:
+            return self.names
+        found = self.declared(path)
+        return None if found is None else list(found)
+
+    def declared(self, path: str) -> dict[str, ClientSettings] | None:
+        """What the settings file of a policy says about clients; ``None`` without such a file.
+
+        Raises ``SettingsError``.
+        """
+        place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
+        if place is None:
+            return None
+        if not os.path.isabs(path):
+            place = os.path.relpath(place)  # shown as the user would name it
+        if place not in self._read:
+            self._read[place] = settings.load(place).clients
+        return self._read[place]
+
+
+def _files(paths: list[str]) -> Iterator[str]:
+    """The files named, and those found in the directories named, in an order that does not depend on the disk."""
+    for path in paths:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".policy"))
+
+
+def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> None:
+    """Print what was found in the files, in one of ``FORMATS``."""
+    from policy_lang.renderers import tally
+
+    if format in ("json", "sarif", "junit"):
+        from importlib import import_module
+
+        print(import_module(f"policy_lang.renderers.{format}").render(findings, files))
+        return
+    if findings and format in ("concise", "github"):
+        from policy_lang.renderers import concise, github
+
+        print((concise if format == "concise" else github).render(findings))
+    elif findings:
+        from policy_lang.renderers import full
+
+        print(full.render(findings, colour=_colour()), end="\n\n")
+    print(tally(findings, len(files)))
+    if findings and format == "full":
+        print(f"`{findings[0].page}` says more about a code")
+
+
+def _colour() -> bool:
+    """Colour for a terminal, unless NO_COLOR (any value but the empty one) or a dumb terminal says no."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+__all__ = ["CLEAN", "FINDINGS", "FORMATS", "NOTE", "Clients", "Judge", "add_arguments", "is_grave", "run", "show"]

@@ -1,0 +1,83 @@
+"""breaker in the shadow of another
+
+Several breakers may match a tool, and any open one skips it. One that never resets and trips earlier, for the same
+kind of failures, leaves the other nothing to do. A breaker that resets leaves it something: the second may then count
+on, and trip for longer.
+
+Why: the second breaker looks as if it protected something.
+
+Bad:
+
+    policy "search" lang 1
+    breaker "*" {
+      trip   failures 2
+      reset  never
+    }
+    breaker "search_*" {
+      trip   failures 4
+      reset  never
+    }
+
+Good:
+
+    policy "search" lang 1
+    breaker "*" {
+      trip   failures 4
+      reset  never
+    }
+    breaker "search_*" {
+      trip   failures 2
+      reset  never
+    }
+
+Fix: none; only you know which number is the right one.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from policy_lang.diagnostics import Label
+from policy_lang.globs import covers
+from policy_lang.report import Report
+from policy_lang.resolve.breakers import BreakerLine
+from policy_lang.rules.subject import Subject
+from policy_lang.rules.tools import MOST_PAIRS
+
+
+def check(policy: Subject, report: Report) -> None:
+    breakers = policy.merged.breakers
+    for_good = [line for line in breakers if line.data["reset"] is None]
+    if len(for_good) * len(breakers) <= MOST_PAIRS:
+        for first, second in product(for_good, breakers):
+            _overshadowed(first, second, report)
+
+
+def _overshadowed(first: BreakerLine, second: BreakerLine, report: Report) -> None:
+    """A detector of the second breaker that can never act: the first has switched the tools off for good."""
+    one, other = first.data, second.data
+    alike = all(one[key] == other[key] for key in ("count_denied", "per_args"))
+    soon = one["apply"] == other["apply"] or one["apply"] == "now"
+    # Of calls that run side by side, all outcomes count: the second may trip too, but has nothing to skip then.
+    idle = other["when_open"] == "skip"
+    if not (alike and soon and idle and covers(one["glob"], other["glob"])):
+        return
+    for detector, trip in zip(other["trips"], second.trips, strict=True):
+        earlier = [pair for pair in zip(one["trips"], first.trips, strict=True) if _trips_before(pair[0], detector)]
+        if earlier:
+            report.warn(
+                "P307",
+                f"another breaker switches off all tools that match `{other['glob']}` before this `trip`",
+                trip.span,
+                "can never act",
+                Label(earlier[0][1].span, "trips first, and never resets"),
+                help="write a smaller number here, or let the other breaker match other tools",
+            )
+
+
+def _trips_before(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Does a detector always trip before another of its kind, on the same executions?"""
+    if one["kind"] != other["kind"] or one["kind"] == "failure_rate":
+        return False
+    return bool(one["n"] < other["n"] and (one["ms"] or 0) <= (other["ms"] or 0))

@@ -1,0 +1,64 @@
+"""What tool rules do to one another: which denies lift which, and how many pairs are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from policy_lang.globs import covers, overlap
+from policy_lang.resolve.limits import LimitLine
+from policy_lang.resolve.tools import ToolLine
+from policy_lang.rules.subject import Subject
+
+MOST_PAIRS = 100_000
+"""Pairs of rules that are compared. People's policies have far fewer, and no file may make a check take minutes."""
+
+
+class ToolScope(NamedTuple):
+    """The rules of a policy, or of one agent with those of the policy ``around`` it; ``below`` are its agents'."""
+
+    tools: list[ToolLine]
+    around: list[ToolLine]
+    below: list[ToolLine]
+    limits: list[LimitLine]
+
+    @property
+    def binding(self) -> list[ToolLine]:
+        """All rules that say something about the tools of this agent."""
+        return [*self.tools, *self.around]
+
+
+def tool_scopes(policy: Subject) -> Iterator[ToolScope]:
+    """The policy itself, then each agent that has tool rules."""
+    merged, agents = policy.merged, policy.agents.agents
+    # What the policy allows may be an exception to what it denies one agent.
+    denied_below = [line for agent in agents for line in agent.tools]
+    yield ToolScope(merged.tools, [], denied_below, merged.limits)
+    for agent in agents:
+        if agent.tools:
+            yield ToolScope(agent.tools, merged.tools, [], [*merged.limits, *agent.limits])
+
+
+def allowed(lines: Iterable[ToolLine]) -> dict[int, list[str]]:
+    """The patterns of every ``allow``, by the mark of the file they stand in."""
+    found: dict[int, list[str]] = {}
+    for line in lines:
+        if line.data["allow"]:
+            found.setdefault(line.data["base"], []).append(line.data["glob"])
+    return found
+
+
+def denies(denial: dict[str, Any], glob: str, allowed: list[str]) -> bool:
+    """Is every tool of the pattern denied, and none of them allowed by way of exception?"""
+    if not covers(denial["glob"], glob):
+        return False
+    return not any(other != denial["glob"] and overlap(other, glob) for other in allowed)
+
+
+def denial_of(glob: str, lines: list[ToolLine]) -> ToolLine | None:
+    """The rule that denies every tool of a pattern, if there is one."""
+    exceptions = allowed(lines)
+    for line in lines:
+        if line.data["deny"] and denies(line.data, glob, exceptions.get(line.data["base"], [])):
+            return line
+    return None
