@@ -151,11 +151,12 @@ def _host_of(host: Host, agent: Agent) -> Host:
     return replace(host, tools={**own, DELEGATE: host.tools[DELEGATE]}, max_output=largest, tool_choice="auto")
 
 
-def registered(agents: Iterable[Agent], host: Host) -> dict[str, Agent]:
-    """The agents by name, checked against what the driver has.
+def registered(agents: Iterable[Agent], host: Host, policy: Policy) -> dict[str, Agent]:
+    """The agents by name, checked against what the driver has and what the policy wants to know.
 
     Raises:
-        ValueError: two of one name, an unknown client, or a tool that is called like the one for delegating.
+        ValueError: two of one name, an unknown client, a model without a price where money is limited, or a tool that
+            is called like the one for delegating.
     """
     found: dict[str, Agent] = {}
     for agent in agents:
@@ -166,6 +167,7 @@ def registered(agents: Iterable[Agent], host: Host) -> dict[str, Agent]:
         if agent.client and agent.client not in host.clients:
             have = ", ".join(f"`{name}`" for name in host.clients)
             raise ValueError(f"agent `{agent.name}` uses a client named `{agent.client}`; this driver has {have}")
+        _priced(agent, host, policy)
         agent = replace(agent, tools=tuple(agent.tools))
         if DELEGATE in toolbox(agent.tools):
             raise ValueError(f"agent `{agent.name}` has a tool named `{DELEGATE}`: that name is taken for delegating")
@@ -173,3 +175,15 @@ def registered(agents: Iterable[Agent], host: Host) -> dict[str, Agent]:
     if found and DELEGATE in host.tools:
         raise ValueError(f"a tool is named `{DELEGATE}`: that name is taken for delegating to agents")
     return found
+
+
+def _priced(agent: Agent, host: Host, policy: Policy) -> None:
+    """Money that nobody can count would not be limited."""
+    if not agent.client or all(limit.resource != "cost" or limit.max is None for limit in policy.limits):
+        return
+    model = host.clients[agent.client].model
+    if all(price.model != model for price in policy.prices):
+        raise ValueError(
+            f"agent `{agent.name}` calls the model `{model}`, which has no price, and the policy limits the cost: "
+            "add it to `prices`"
+        )

@@ -122,7 +122,7 @@ class Driver:
         """The trees of all runs that go on, by the runs' ids."""
         self._planted: dict[str, Holding | None] = {}
         """The leases on trees that the host drives by itself."""
-        known = registered(agents, host)
+        known = registered(agents, host, policy)
         if known:
             host = with_delegation(host, known, self._carry)
         self._host = host
@@ -289,10 +289,10 @@ class Driver:
         record = self.journal.record(run_id)
         if record.top != run_id:
             raise RunError(f"run {run_id} is one of the tree below run {record.top}: resume that one")
-        below = len(self.journal.runs(tree=run_id)) > 1
-        held = None if record.ended and not below else self._enter(record.top, record.thread)
+        in_tree = bool(self._role.agents) or record.node is not None
+        held = None if record.ended and not in_tree else self._enter(record.top, record.thread)
         try:
-            if self._role.agents or below:
+            if in_tree:
                 told = self._told(run_id, stream)
                 tree = self._tree(run_id, self.journal, record.thread, told)
                 if record.fingerprint != self.compiled.fingerprint:

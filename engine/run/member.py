@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Stop
+from engine.core.agents import AgentRules
+from engine.core.decisions import AnyDecision, Note, Stop
+from engine.core.machine.plan import origin_of
 from engine.core.state import NO_TIME, State
 from engine.core.step import suspended
 from engine.run import calls
@@ -102,6 +104,13 @@ class TreeEffects(LocalEffects):
         if not self._interrupted:
             self._tree.interrupt_below(self._seat, cause)
         super().interrupt(cause)
+
+    def note_missing(self, rules: Iterable[AgentRules]) -> None:
+        """The policy has rules for agents that nobody has registered: whoever wrote them may want to know."""
+        for rule in rules:
+            because = origin_of(rule.origin, f"agent {rule.name}")
+            text = f"the policy has rules for the agent {rule.name}, which this driver does not have"
+            self._note(Note("warn", text, because=because))
 
     def turn(self) -> None:
         """A run that was suspended has a slot again."""

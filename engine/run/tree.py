@@ -162,6 +162,8 @@ class Tree:
         stage.runs[spec.run], stage.going[spec.run] = self, effects
         if cause:
             effects.interrupt(cause)
+        if seat is self.root and not recorded:
+            effects.note_missing(agent for agent in role.compiled.policy.agent if agent.name not in role.agents)
         effects.inbox.serve(self._drive(seat, spec, effects))
         effects.inbox.result.add_done_callback(partial(self._over, seat))
 
@@ -187,12 +189,11 @@ class Tree:
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec)
-        place = None if seat is self.root and seat.runs == 1 else seat.id
         record = record_of(spec, seat.role.policy_json, host)
         return structs.replace(
             record,
             root=None if seat is self.root and seat.runs == 1 else self.root.id,
-            node=place,
+            node=seat.id,
             agent=seat.role.name,
             depth=seat.depth,
         )

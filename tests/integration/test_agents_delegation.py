@@ -12,7 +12,7 @@ from engine.core.decisions import End
 from engine.core.events import ChildEnded, SpawnRequested
 from engine.core.ladders import Finalize
 from engine.core.messages import Usage
-from engine.core.policy import Policy, ToolRule
+from engine.core.policy import Limit, Policy, Price, ToolRule
 from engine.run.agents import Agent
 from engine.run.driver import Driver
 from engine.run.streaming import Below, CallStarted, RunEnded
@@ -453,7 +453,7 @@ def test_records_say_where_a_run_stands_in_its_tree():
     main = Model(delegates("a"), says("done"))
     result = play(policy(), main, Model(says("ok")), journal=journal)
     root, child = journal.runs(tree=result.run_id)
-    assert (root.top, root.node, root.agent, root.depth, root.parent) == (root.run, None, "", 0, None)
+    assert (root.top, root.node, root.agent, root.depth, root.parent) == (root.run, root.run, "", 0, None)
     assert (child.top, child.node, child.agent, child.depth) == (root.run, f"{root.run}.1", "research", 1)
     assert child.parent == root.run
     assert (child.status, child.used.llm_calls) == ("completed", 1)
@@ -496,6 +496,24 @@ def test_the_decision_log_names_the_run_of_each_line():
 def test_agents_that_cannot_be_registered(agent, said):
     with pytest.raises(ValueError, match=said):
         Driver(policy(), Model(), agents=agent())
+
+
+def test_an_agent_whose_model_has_no_price_where_money_is_limited():
+    rules = Policy(
+        name="t", limits=(Limit(resource="cost", max=100),), prices=(Price(model="fake-1", input=1, output=1),)
+    )
+    helper = Model(model="other")
+    with pytest.raises(ValueError, match="model `other`, which has no price"):
+        Driver(rules, {"main": Model(), "helper": helper}, agents=agents("research"))
+    Driver(rules, {"main": Model(), "helper": Model()}, agents=agents("research"))
+
+
+def test_rules_for_an_agent_that_nobody_registered_are_noted():
+    rules = policy(blocks={"research": [], "nobody": []})
+    result = play(rules, Model(says("ok")), Model())
+    assert [note.text for note in result.notes] == [
+        "the policy has rules for the agent nobody, which this driver does not have"
+    ]
 
 
 def test_a_tool_cannot_take_the_name_of_the_one_that_delegates():
