@@ -426,7 +426,7 @@ class Driver:
         self._left(tree.thread, used, self._planted.pop(tree.root.id, None))
 
     async def _carry(self, agent: str, task: str, context: ToolContext) -> ToolResult:
-        return await self._runs[context.run].delegate(agent, task, context)
+        return await self._runs[context.run].delegating.carry(agent, task, context)
 
     def now(self) -> int:
         """The time on the driver's clock (ms since 1970)."""

@@ -71,7 +71,7 @@ class TreeEffects(LocalEffects):
             self._aside.append(event)
             event = await super().next(NO_TIME)
         if isinstance(event, e.SpawnRequested) and not recorded:
-            return self._tree.proposed(self._seat, event)
+            return self._tree.delegating.proposed(self._seat, event)
         return event
 
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
@@ -80,7 +80,7 @@ class TreeEffects(LocalEffects):
         self._stopping = self._stopping or isinstance(decision, Stop)
         if not recorded:
             self._account.book(event, decision, state)
-            self._tree.decided(self._seat, event, decision)
+            self._tree.delegating.decided(self._seat, event, decision)
             if suspended(state):
                 self._tree.suspended(self._seat, event.at)
 
@@ -88,7 +88,7 @@ class TreeEffects(LocalEffects):
         keys = tuple(keys)
         for id in self._seat.delegations:
             if tool_key(id) in keys:
-                self._tree.recall(self._seat, id)
+                self._tree.delegating.recall(self._seat, id)
         super().cancel(keys)
 
     def posted(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class TreeEffects(LocalEffects):
         super()._rang()
 
     def _attempt(self, effect: ModelCall) -> calls.Attempt:
-        if not self._tree.may_delegate(self._seat):
+        if not self._tree.delegating.possible(self._seat):
             decision = effect.decision
             effect = structs.replace(effect, decision=structs.replace(decision, hidden=(*decision.hidden, DELEGATE)))
         return super()._attempt(effect)

@@ -125,7 +125,7 @@ class Runtime:
             raise ValueError(f"there is no agent named `{agent}`; this driver has {have or 'none'}")
         wish = Wish(asked=budget)
         if above.effects is not None:
-            answer = tree.wished(above, agent, wish)
+            answer = tree.delegating.wished(above, agent, wish)
         else:
             at, id = self._driver.now(), tree.ledger.next_id(above.id)
             answer = tree.ledger.may_spawn(above.id, at) or tree.spawn(above, id, agent, at, budget)

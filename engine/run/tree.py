@@ -15,15 +15,14 @@ from functools import partial
 from msgspec import Struct, structs
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Queue, Refuse, Spawn
 from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import QUEUED, RUNNING, SUSPENDED, Ledger
 from engine.core.messages import Message
-from engine.core.state import NO_TIME, Refusal, Used, total
+from engine.core.state import NO_TIME, Used, total
 from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
-from engine.run.delegation import answer_of, not_started, refusal_of
+from engine.run.delegating import Delegating
 from engine.run.desk import Desk, open_requests
 from engine.run.effects import Finished, RunSpec, Suspended
 from engine.run.inputs import opening
@@ -33,10 +32,8 @@ from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
 from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
-from engine.run.results import ToolResult
-from engine.run.seat import Seat, Wish
+from engine.run.seat import Seat
 from engine.run.timers import Clock
-from engine.run.tools import ToolContext
 from engine.store import RunRecord, Store
 
 WAKE = "@"
@@ -76,13 +73,14 @@ class Tree:
         self.contents = Contents(stage.store)
         self.root = Seat(id, role, None, self._loop.create_future())
         self.seats: dict[str, Seat] = {id: self.root}
-        self._by_run: dict[str, Seat] = {}
+        self.by_run: dict[str, Seat] = {}
         self._live: dict[str, Seat] = {}
         """Seats whose run goes on, or is about to, by their ids."""
         self._ended: list[ChildRun] = []
         self.over: asyncio.Future[RunResult] = self._loop.create_future()
+        self.delegating = Delegating(self)
         self._broken = False
-        self._left = False
+        self.left = False
         """Has the tree been left to people, who go on with it in another process?"""
 
     def open(self, at: int, asked: Mapping[str, int] | None = None) -> None:
@@ -96,7 +94,7 @@ class Tree:
 
     def begin(self, seat: Seat, messages: tuple[Message, ...]) -> None:
         """A run of this seat begins. Its slot, if it needs one, has been taken."""
-        at = self._stage.clock()
+        at = self.now()
         seat.runs += 1
         seat.delegations, seat.wishes = {}, {}
         seat.run = run_id(seat.id, seat.runs)
@@ -158,7 +156,7 @@ class Tree:
             Desk(stage.store, spec.run, role.compiled.core, role.host.tools) if stage.asks else None,
         )
         seat.begun, seat.effects = True, effects
-        self._live[seat.id] = self._by_run[spec.run] = seat
+        self._live[seat.id] = self.by_run[spec.run] = seat
         stage.runs[spec.run], stage.going[spec.run] = self, effects
         if cause:
             effects.interrupt(cause)
@@ -184,8 +182,8 @@ class Tree:
             return result_of(spec.run, spec.thread, finished.outcome, said, self.contents.get, effects.notes)
         finally:
             effects.close()
-            if not self._left:
-                self.ledger.ended(seat.id, self._stage.clock())
+            if not self.left:
+                self.ledger.ended(seat.id, self.now())
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec)
@@ -198,76 +196,7 @@ class Tree:
             depth=seat.depth,
         )
 
-    # Delegation.
-
-    def may_delegate(self, seat: Seat) -> bool:
-        """May the model of this seat be offered to delegate? Not where it could never be allowed any more."""
-        node = self.ledger.nodes[seat.id]
-        return node.levels > 0 and node.children < node.budget.children.maximum
-
-    async def delegate(self, agent: str, task: str, context: ToolContext) -> ToolResult:
-        """Carry out a delegation: have the child spawned, and wait for its end.
-
-        When the execution is cut or cancelled, the child is cancelled, and its end is waited for as long as anybody
-        waits for this.
-        """
-        seat = self._by_run[context.run]
-        child = seat.delegations.get(context.id)
-        if child is None and (child := seat.promised.pop(context.id, None)):
-            self._employ(seat, context.id, child, task, self._stage.clock())
-        if child is None:
-            answer = self.wished(seat, agent, Wish(task), context.id)
-            if isinstance(answer, Refusal):
-                return refusal_of(agent, answer)
-            child = answer
-        if child is None:
-            return not_started(agent)
-        try:
-            return answer_of(agent, await asyncio.shield(child.ended))
-        except asyncio.CancelledError:
-            if not context.cancelled or self._left:
-                raise
-            self.cancel(child, "parent")
-            return answer_of(agent, await asyncio.shield(child.ended))
-
-    def wished(self, seat: Seat, agent: str, wish: Wish, id: str = "") -> Seat | Refusal | None:
-        """Let the run of a seat decide about a child; nothing comes of it where that run is at its end.
-
-        ``id`` is the tool call that asks for it; without one the host does.
-        """
-        if seat.effects is None:
-            return None
-        seat.wishes[id] = wish
-        seat.effects.inbox.post(e.SpawnRequested(self._stage.clock(), "", agent, id))
-        seat.wishes.pop(id, None)
-        return wish.answer
-
-    def proposed(self, seat: Seat, event: e.SpawnRequested) -> e.SpawnRequested:
-        """The wish for a child, with what the ledger says of it at this moment."""
-        at, ledger = event.at, self.ledger
-        refused = ledger.may_spawn(seat.id, at)
-        queued = refused is None and bool(event.id) and ledger.full(seat.id)
-        return structs.replace(event, child=ledger.next_id(seat.id), refused=refused, queued=queued)
-
-    def decided(self, seat: Seat, event: e.AnyEvent, decision: AnyDecision) -> None:
-        """A run has decided; what it means for those below is done before anything else happens."""
-        if isinstance(event, e.ToolEnded):
-            seat.delegations.pop(event.id, None)
-        elif isinstance(event, e.SpawnRequested):
-            wish = seat.wishes[event.id]
-            if isinstance(decision, Refuse):
-                wish.answer = decision.refusal
-            elif isinstance(decision, Spawn | Queue) and not event.id:
-                wish.answer = self.spawn(seat, event.child, event.agent, event.at, wish.asked)
-            elif isinstance(decision, Spawn | Queue):
-                wish.answer = self.spawn(seat, event.child, event.agent, event.at)
-                self._employ(seat, event.id, wish.answer, wish.task, event.at)
-
-    def _employ(self, seat: Seat, call: str, child: Seat, task: str, at: int) -> None:
-        """A child gets the task of a tool call, and runs, or waits for its turn."""
-        seat.delegations[call] = child
-        self._give(child, task, at)
-        self.turn(child, at)
+    # Children.
 
     def spawn(self, parent: Seat, id: str, agent: str, at: int, asked: Mapping[str, int] | None = None) -> Seat:
         """A child that the ledger allows is there, idle."""
@@ -280,12 +209,13 @@ class Tree:
         child = self.seats[id] = parent.below[id] = Seat(id, role, parent, self._loop.create_future())
         return child
 
-    def _give(self, child: Seat, task: str, at: int) -> None:
-        """The child has its task: its first run is in the journal from here on."""
+    def employ(self, child: Seat, task: str, at: int) -> None:
+        """A child gets its task, and runs, or waits for its turn: its run is in the journal from here on."""
         child.messages = tuple(opening(task, child.role.instructions))
         spec = self.spec_of(child, tuple(map(self.contents.put, child.messages)), at)
         self._stage.store.begin(self._record(child, spec))
         child.written = True
+        self.turn(child, at)
 
     def turn(self, child: Seat, at: int) -> None:
         """The child runs, or waits for its turn."""
@@ -296,7 +226,7 @@ class Tree:
     def _start(self, child: Seat) -> None:
         if child.effects is not None:
             child.effects.turn()
-        if self._broken or self._left or child.begun:
+        if self._broken or self.left or child.begun:
             return
         try:
             self.begin(child, child.messages)
@@ -309,7 +239,7 @@ class Tree:
         """A run has ended: whoever waits is told, and whoever waits for its slot has its turn."""
         self._stage.runs.pop(seat.run, None)
         self._stage.going.pop(seat.run, None)
-        self._by_run.pop(seat.run, None)
+        self.by_run.pop(seat.run, None)
         error = future.exception()
         if error is not None:
             self.fail(error)
@@ -324,12 +254,12 @@ class Tree:
     def _ended_as(self, seat: Seat, result: RunResult) -> None:
         seat.effects, seat.account = None, None
         self._live.pop(seat.id, None)
-        if self._left:
+        if self.left:
             seat.result = result
         else:
             self.ended(seat, result)
         parent = seat.parent
-        if parent is not None and not self._left:
+        if parent is not None and not self.left:
             if parent.effects is not None:
                 self.tell(parent, seat)
             self._next(parent)
@@ -343,7 +273,7 @@ class Tree:
         while seat.promised:
             _, child = seat.promised.popitem()
             seat.below.pop(child.id, None)
-            self.ledger.close(child.id, self._stage.clock())
+            self.ledger.close(child.id, self.now())
         seat.spent = total((seat.spent, result.used))
         if seat.parent is not None:
             used, name = result.used, seat.role.name
@@ -357,7 +287,7 @@ class Tree:
         parent = seat.parent
         if parent is None or seat.kept or seat.result is None or seat.below:
             return
-        self.ledger.close(seat.id, self._stage.clock())
+        self.ledger.close(seat.id, self.now())
         parent.below.pop(seat.id, None)
         self._close(parent)
 
@@ -367,12 +297,12 @@ class Tree:
         assert child.result is not None
         result = child.result
         ref = self.contents.put(Message("assistant", result.text)) if result.text else ""
-        event = e.ChildEnded(self._stage.clock(), child.id, result.status, result.used, ref)
+        event = e.ChildEnded(self.now(), child.id, result.status, result.used, ref)
         parent.effects.inbox.post(event)
 
     def _next(self, parent: Seat) -> None:
         """Whoever has waited longest gets the slot that is free."""
-        at = self._stage.clock()
+        at = self.now()
         while id := self.ledger.next_queued(parent.id):
             if not self.ledger.wake(id, at):
                 return
@@ -383,10 +313,10 @@ class Tree:
         result = self.root.result
         if result is not None and not self._live and not self.root.kept and not self.over.done():
             asked: tuple[OpenRequest, ...] = ()
-            if self._left:
+            if self.left:
                 asked = open_requests(self._stage.store, self.root.id)
             else:
-                self.ledger.close(self.root.id, self._stage.clock())
+                self.ledger.close(self.root.id, self.now())
             self.over.set_result(replace(result, children=tuple(self._ended), requests=asked))
 
     def fail(self, error: BaseException) -> None:
@@ -418,18 +348,22 @@ class Tree:
     def resumes(self, seat: Seat) -> bool:
         """Does a run go on at once? One that was suspended may have to wait for a slot, like any that is woken."""
         waits = self.ledger.nodes[seat.id].state in (SUSPENDED, QUEUED)
-        return not waits or self.ledger.wake(seat.id, self._stage.clock())
+        return not waits or self.ledger.wake(seat.id, self.now())
+
+    def now(self) -> int:
+        """The time (ms)."""
+        return self._stage.clock()
 
     def stood(self, seat: Seat, *, paused: bool) -> int:
         """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
-        node, now = self.ledger.nodes[seat.id], self._stage.clock()
+        node, now = self.ledger.nodes[seat.id], self.now()
         return node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
 
     def leave(self) -> None:
         """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
-        if self._broken or self._left or self.root.kept or not all(map(self._rests, self._live.values())):
+        if self._broken or self.left or self.root.kept or not all(map(self._rests, self._live.values())):
             return
-        self._left = True
+        self.left = True
         for seat in sorted(self._live.values(), key=lambda seat: -seat.depth):
             if seat.effects is None:
                 del self._live[seat.id]
@@ -448,7 +382,7 @@ class Tree:
         if seat.ended.done():
             seat.ended = self._loop.create_future()
         seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
-        self.turn(seat, self._stage.clock())
+        self.turn(seat, self.now())
         return run_id(seat.id, seat.runs + 1)
 
     def below(self, seat: Seat) -> list[Seat]:
@@ -471,10 +405,6 @@ class Tree:
         for child in reversed(tuple(seat.below.values())):
             self.cancel(child, cause)
 
-    def recall(self, seat: Seat, id: str) -> None:
-        """A delegation is not wanted any more."""
-        self.cancel(seat.delegations[id], "parent")
-
     def cancel(self, child: Seat, cause: str) -> None:
         """A run is to end, and everything below it first."""
         if child.effects is None:
@@ -485,7 +415,7 @@ class Tree:
             # It has not begun: it does so without a slot, so that it has an end like any other.
             child.cause = cause
             queued = child.id in self.ledger.queue(child.parent.id) if child.parent else False
-            self.ledger.ended(child.id, self._stage.clock())
+            self.ledger.ended(child.id, self.now())
             if queued:
                 self._loop.call_soon(self._start, child)
 
@@ -496,7 +426,7 @@ class Tree:
 
     def resting(self, seat: Seat, delegates_only: bool) -> None:
         """A run is about to wait for something: for its children only, or for something of its own."""
-        self.ledger.waiting(seat.id, self._stage.clock(), delegates_only)
+        self.ledger.waiting(seat.id, self.now(), delegates_only)
 
 
 def _fail(future: asyncio.Future[RunResult], error: BaseException) -> None:
