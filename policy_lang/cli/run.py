@@ -2,7 +2,8 @@
 
 The answer goes to standard output, everything else to standard error. Exit 0 if there is an answer
 (completed or finalized), 1 if there is none (a limit, an error), 2 if the run cannot be made as
-asked, 130 if it was cancelled (Ctrl-C: once to end it properly, twice to leave at once).
+asked, 3 if it is suspended (it waits for people, and can be resumed), 130 if it was cancelled
+(Ctrl-C: once to end it properly, twice to leave at once).
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from policy_lang.cli import USAGE, run_clients, run_options
+from policy_lang.cli import USAGE, run_clients, run_options, run_people
 from policy_lang.cli.options import add_policy_options
 from policy_lang.names import quoted
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
-    from engine.run.approvals import Approver
     from engine.run.driver import Driver
     from engine.run.result import RunResult
     from engine.store.protocol import RunRecord
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.telemetry import Telemetry
     from policy_lang.cli.run_view import PlainView
 
-ANSWERED, UNANSWERED, CANCELLED = 0, 1, 130
+ANSWERED, UNANSWERED, SUSPENDED, CANCELLED = 0, 1, 3, 130
 
 
 class _Resume(argparse.Action):
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, command: str = "policy run") -> int:
 
     expected = (
         _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
-        RunError, JournalError, ProtocolError, NotInstalledError, NotFound,
+        RunError, JournalError, ProtocolError, NotInstalledError, NotFound, run_people.NobodyError,
     )  # fmt: skip
     try:
         return _run(args)
@@ -104,7 +104,7 @@ def _run(args: argparse.Namespace) -> int:
         driver = _driver(args, store, view, telemetry)
         result, budgets = asyncio.run(_governed(args, driver, view))
         # Before anything is closed: a collector that does not answer must not keep the answer back.
-        return _report(args, result, budgets)
+        return _report(args, result, budgets, store)
 
 
 def _store(args: argparse.Namespace) -> SqliteStore | None:
@@ -150,7 +150,7 @@ def _driver(
         host_files.tools(args.tools),
         system=args.system,
         resolvers=resolvers,
-        approver=_approver(args, policy, view),
+        approver=run_people.approver(args, policy, view),
         journal=store,
         log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
         max_output=args.max_output,
@@ -169,19 +169,6 @@ def _hint_threads(policy: Policy, args: argparse.Namespace) -> None:
     else:
         hint = f"without --thread ID {counted}; with it and --journal PATH the next run"
     print(f"{args.told_as}: {hint} goes on from what this one used", file=sys.stderr)
-
-
-def _approver(args: argparse.Namespace, policy: Policy, view: PlainView) -> Approver | None:
-    """The terminal, if somebody sits at it; else nobody, which is said where the policy asks."""
-    from policy_lang.cli.run_ask import Terminal, asks, can_ask
-
-    asked = asks(policy)
-    if asked and can_ask():
-        return Terminal(view.paused)
-    if asked:
-        names = ", ".join(f"`{name}`" for name in asked)
-        print(f"{args.told_as}: no terminal to ask on: calls of {names} are refused", file=sys.stderr)
-    return None
 
 
 def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
@@ -247,7 +234,7 @@ def _on_interrupt(cancel: Any) -> Any:
     return release
 
 
-def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any]) -> int:
+def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any], store: SqliteStore | None) -> int:
     from policy_lang.cli.run_report import as_json, summary
     from policy_lang.cli.run_view import printable
 
@@ -257,7 +244,12 @@ def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any]) -> 
         if result.text:
             print(printable(result.text) if sys.stdout.isatty() else result.text)
             sys.stdout.flush()
-        print("\n".join(summary(result, budgets)), file=sys.stderr)
+        lines = summary(result, budgets)
+        if result.status == "suspended" and store is not None:
+            lines += run_people.waiting(args, store, result)
+        print("\n".join(lines), file=sys.stderr)
+    if result.status == "suspended":
+        return SUSPENDED
     if result.status == "cancelled" and result.reason != "tool_stop":
         return CANCELLED
     return ANSWERED if result.ok else UNANSWERED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from policy_lang.cli import run_clients
+from policy_lang.cli import run_clients, run_people
 
 
 def add_host_options(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +13,7 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
     add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
+    run_people.add_argument(parser)
     add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
     add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
     add("--otel", action="store_true", help="report to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_* names")

@@ -61,6 +61,8 @@ def headline(result: RunResult) -> str:
         unit = RESOURCES[limit.resource].unit
         standing = f"{amount(unit, limit.used)} of {amount(unit, limit.maximum)} used"
         return f"{result.status}: {limit.resource}{scope} ({standing}){said}"
+    if result.status == "suspended":
+        return "suspended: it waits for people"
     if not result.reason or result.reason == "answer":
         return f"{result.status}{said}"
     return f"{result.status}: {result.reason}{said}"
@@ -93,6 +95,7 @@ def as_json(result: RunResult, budgets: Sequence[Budget]) -> str:
             {"limit": b.limit, "resource": b.resource, "unit": b.unit, "used": b.used, "maximum": b.maximum}
             for b in budgets
         ],
+        "requests": [msgspec.to_builtins(request) for request in result.requests],
         "messages": [msgspec.to_builtins(message) for message in result.messages],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)

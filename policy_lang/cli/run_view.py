@@ -89,6 +89,11 @@ class PlainView:
             case s.ToolRetryPlanned(id=id, name=name, attempt=attempt):
                 ended = f"{event.status.replace('_', ' ')}: {one_line(event.text)}"
                 return f"tool {id} {one_line(name)} {ended}; retrying in {waiting(event.wait)} (attempt {attempt})"
+            case s.ApprovalAsked(id=id, name=""):
+                where = f"  [{event.because}]" if event.because else ""
+                return f"more {id} waits for a person{where}"
+            case s.ApprovalAnswered(id=id, name=""):
+                return f"more {id} {_ANSWERS[event.answer]}"
             case s.ApprovalAsked(id=id, name=name):
                 where = f"  [{event.because}]" if event.because else ""
                 return f"tool {id} {one_line(name)} {one_line(event.arguments)} waits for a person{where}"

@@ -62,7 +62,7 @@ def look(store: SqliteStore, record: RunRecord, events: int) -> Shown:
         standings,
         problem,
         [each for each in store.runs(tree=record.top) if each.parent == record.run],
-        store.requests(run=record.run),
+        store.requests(tree=record.run) if record.root is None else store.requests(run=record.run),
         recorded,
         events,
         wall_clock(),

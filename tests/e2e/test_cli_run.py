@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import sqlite3
@@ -83,6 +84,12 @@ def policy_run(place, *arguments, stdin=None):
     return subprocess.run(
         command(*arguments), cwd=place, env=environment(), input=stdin, capture_output=True, text=True, timeout=60
     )
+
+
+def typed(place, line):
+    """A command as it was printed, without the ``policy`` in front."""
+    arguments = [*command()[:-1], *shlex.split(line)]
+    return subprocess.run(arguments, cwd=place, env=environment(), capture_output=True, text=True, timeout=60)
 
 
 def weather(text="Lima is warmer."):
@@ -546,7 +553,7 @@ class TestApprovals:
             done = policy_run(failing, "failing.policy", "Hi", *self.models(server), stdin="")
             said = server.ledger[1].body["messages"][-1]["content"]
         assert done.returncode == 0, done.stderr
-        assert "no terminal to ask on: calls of `send` are refused" in done.stderr
+        assert "no terminal to ask on: what the policy asks about `send` is refused" in done.stderr
         assert "nobody can be asked in this run" in said
 
     @pytest.mark.parametrize(
@@ -572,6 +579,63 @@ class TestApprovals:
         assert process.returncode == 0, shown
         assert 'Allow send {"to": "Ann"} ?  [failing.policy:7]' in shown
         assert said == result
+
+    def test_with_a_journal_it_waits_and_says_how_to_answer_and_to_go_on(self, failing):
+        with Rehearsal(self.asks()) as server:
+            models = self.models(server)
+            first = policy_run(failing, "failing.policy", "Hi", *models, "--journal", "my runs", stdin="")
+            assert (first.returncode, first.stdout) == (3, ""), first.stderr
+            assert "suspended: it waits for people" in first.stderr
+            assert 'allow send {"to":"Ann"}' in first.stderr.replace(": ", ":").replace('": "', '":"')
+            commands = re.findall(r"policy ((?:approvals|runs) .*?)(?:    |$)", first.stderr, re.MULTILINE)
+            assert len(commands) == 2, first.stderr
+            again, *codes = (typed(failing, each) for each in (commands[1], *commands))
+            assert again.returncode == 3, again.stderr
+            said = server.ledger[1].body["messages"][-1]["content"]
+        assert [done.returncode for done in codes] == [0, 0], codes
+        assert (codes[1].stdout, said) == ("ok\n", "sent to Ann")
+
+    def test_a_suspended_run_as_json(self, failing):
+        with Rehearsal(self.asks()) as server:
+            more = ("--journal", "j", "--approve", "later", "--json")
+            done = policy_run(failing, "failing.policy", "Hi", *self.models(server), *more, stdin="")
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["status"]) == (3, "suspended")
+        assert [(r["kind"], r["tool"]) for r in document["requests"]] == [("tool", "send")]
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (("--approve", "ask"), "--approve ask needs a terminal"),
+            (("--approve", "later"), "--approve later needs a --journal"),
+        ],
+    )
+    def test_people_who_cannot_be_asked_so(self, failing, options, said):
+        with Rehearsal(self.asks()) as server:
+            done = policy_run(failing, "failing.policy", "Hi", *self.models(server), *options, stdin="")
+        assert done.returncode == 2
+        assert said in done.stderr
+
+    def test_never_is_never_with_a_journal_too(self, failing):
+        with Rehearsal(self.asks()) as server:
+            more = ("--journal", "j", "--approve", "never")
+            done = policy_run(failing, "failing.policy", "Hi", *self.models(server), *more, stdin="")
+            said = server.ledger[1].body["messages"][-1]["content"]
+        assert done.returncode == 0, done.stderr
+        assert "nobody can be asked in this run" in said
+
+    def test_a_person_at_the_terminal_may_put_it_off(self, failing):
+        with Rehearsal(self.asks()) as server:
+            leader, child = pty.openpty()
+            arguments = command("failing.policy", "Hi", *self.models(server), "--journal", "j")
+            process = subprocess.Popen(
+                arguments, cwd=failing, env=environment(), stdin=child, stdout=child, stderr=child
+            )
+            os.close(child)
+            shown = _converse(leader, process, ["l"])
+        assert process.returncode == 3, shown
+        assert "y yes, n no, e edit, l later" in shown
+        assert "policy approvals grant" in shown
 
     def test_what_was_typed_before_a_question_is_no_answer_to_it(self, failing):
         calls = (ScriptedCall("send", {"to": "Ann"}), ScriptedCall("send", {"to": "Bob"}))
