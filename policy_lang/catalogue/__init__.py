@@ -31,7 +31,7 @@ class Page(NamedTuple):
         return {"main.policy": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
-_MODULES = {"P1": "syntax", "P2": "words", "P3": "meaning", "P4": "files", "P9": "files"}
+_MODULES = {"P1": "syntax", "P2": "words", "P3": "meaning", "P4": "files", "P5": "testing", "P9": "files"}
 
 
 def pages() -> dict[str, Page]:

@@ -198,6 +198,27 @@ P320 two rules for one reason
         on llm_failure timeout  retry 2         then fallback spare  then stop
         on llm_failure network  fallback spare  then stop
 
+P323 test that expects nothing
+    A test without `expect` passes whatever the policy decides, as long as its events can happen. What it shows is said
+    by `expect`, about the event above it.
+
+    Bad:
+
+        policy "chat" lang 1
+        test "a search" {
+          when    call
+          when    model asks "search"
+        }
+
+    Good:
+
+        policy "chat" lang 1
+        test "a search" {
+          when    call
+          when    model asks "search"
+          expect  run "search"
+        }
+
 P325 `cost` without prices
     Cost is tokens times prices. Without a `prices` block nothing could be counted and the limit would never
     act.

@@ -39,7 +39,8 @@ STOP_REASONS = (
 )
 """Why a run may stop: a resource, why the model failed, or one of the ends that no limit has caused."""
 
-REFUSAL_REASONS = (*TREE_RESOURCES, *(name for name in RESOURCES if name != "attempt_wall"), "finalize", "closing")
+_REFUSING = tuple(name for name in (*TREE_RESOURCES, *RESOURCES) if name not in ("concurrent", "attempt_wall"))
+REFUSAL_REASONS = (*_REFUSING, "finalize", "closing")
 _COUNTABLE = (*(name for name in RESOURCES if name != "attempt_wall"), "children", "live_children")
 _GIVEABLE = (*(name for name in RESOURCES if name != "attempt_wall"), *TREE_RESOURCES)
 

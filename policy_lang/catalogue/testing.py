@@ -1,0 +1,104 @@
+"""Pages about P5xx: tests. See the package for how they are written."""
+
+PAGES = r"""
+P501 `given` that is no counter
+    `given` says what is used before the first event. The time of one attempt begins anew with each attempt, so nothing
+    of it can be used before: let it pass with `when`.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          attempt_wall  30s
+        }
+        test "a slow model" {
+          given   attempt_wall 29s
+          when    call
+          expect  call
+        }
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          attempt_wall  30s
+        }
+        test "a slow model" {
+          when    call
+          when    30s pass
+          expect  stop because timeout
+        }
+
+P502 tool or agent that the test has not named before
+    A tool can end, and be expected to run, once the model has asked for it; an agent can end once it was spawned. A
+    name that no earlier line of the test has is most often a typo. An agent may have any name, but one that is a typo
+    away from an `agent` block is taken for one.
+
+    Bad:
+
+        policy "chat" lang 1
+        test "a search" {
+          when    call
+          when    model asks "search"
+          expect  run "serach"
+        }
+
+    Good:
+
+        policy "chat" lang 1
+        test "a search" {
+          when    call
+          when    model asks "search"
+          expect  run "search"
+        }
+
+P503 client that the policy never switches to
+    `expect fallback` names a client of a `fallback` or of a threshold with `use`, in this file or in a base.
+
+    Bad:
+
+        policy "chat" lang 1
+        on llm_failure overloaded  fallback large
+        test "a crowd" {
+          when    call
+          when    model fails overloaded
+          expect  fallback lagre
+        }
+
+    Good:
+
+        policy "chat" lang 1
+        on llm_failure overloaded  fallback large
+        test "a crowd" {
+          when    call
+          when    model fails overloaded
+          expect  fallback large
+        }
+
+P504 `given` after an event
+    `given` says where the run begins, so it stands above the first `when` and the first `expect`.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        test "the last call" {
+          when    call
+          given   llm_calls 19
+          expect  call
+        }
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        test "the last call" {
+          given   llm_calls 19
+          when    call
+          expect  call
+        }
+"""

@@ -1,0 +1,91 @@
+"""One test played to its end, or to the first line of it that fails."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from engine.core.state import LimitHit
+from engine.core.step import Compiled
+from policy_lang.cases import Case, Event, Expectation
+from policy_lang.source import Span
+from policy_lang.testing.expecting import Seen, unmet
+from policy_lang.testing.play import Player, Record
+from policy_lang.testing.start import Impossible
+
+
+class Failure(NamedTuple):
+    """The line of a test that fails.
+
+    ``kind`` is ``expectation``, ``event`` (it cannot happen there) or ``given``. ``message`` is the whole finding,
+    ``label`` stands under the carets, ``cause`` is the event that the expectation is about, ``because`` the rule that
+    decided, ``could`` the events that could happen there, and ``limits`` how far each limit was used by then.
+    """
+
+    kind: str
+    span: Span
+    message: str
+    label: str
+    cause: Span | None = None
+    because: str = ""
+    could: tuple[str, ...] = ()
+    limits: tuple[LimitHit, ...] = ()
+
+
+class Result(NamedTuple):
+    """A test and how it went. ``records`` are all events it has sent, ``seconds`` is real time."""
+
+    case: Case
+    failure: Failure | None
+    records: tuple[Record, ...]
+    seconds: float
+
+
+def run(compiled: Compiled, case: Case) -> Result:
+    """Play one test."""
+    began = time.perf_counter()
+    failure, records = _play(compiled, case)
+    return Result(case, failure, tuple(records), time.perf_counter() - began)
+
+
+def _play(compiled: Compiled, case: Case) -> tuple[Failure | None, list[Record]]:
+    try:
+        player = Player(compiled, case.given)
+    except Impossible as problem:
+        return _not_given(problem, case), []
+    records, cause = player.records[:], None
+    for line in case.lines:
+        if isinstance(line, Expectation):
+            failure = _judge(line, Seen(records, player), cause)
+        else:
+            cause = line.span
+            records, failure = _send(line, player)
+        if failure is not None:
+            return failure, player.records
+    return None, player.records
+
+
+def _send(event: Event, player: Player) -> tuple[list[Record], Failure | None]:
+    """An event as often as the test says; the last time is what counts for what is expected of it."""
+    records: list[Record] = []
+    for number in range(event.times):
+        try:
+            records = player.play(event)
+        except Impossible as problem:
+            message = problem.problem if event.times == 1 else f"{problem.problem} (time {number + 1} of {event.times})"
+            return [], Failure("event", event.span, message, "cannot happen here", None, "", problem.could, ())
+    return records, None
+
+
+def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | None:
+    miss = unmet(expected, seen)
+    if miss is None:
+        return None
+    player = seen.player
+    limits = tuple(player.compiled.standings(player.seen(), player.at))
+    message = f"expected {miss.expected}, got {miss.got}"
+    return Failure("expectation", expected.span, message, f"got {miss.got}", cause, miss.because, (), limits)
+
+
+def _not_given(problem: Impossible, case: Case) -> Failure:
+    return Failure("given", problem.span or case.span, problem.problem, "cannot be given", None, "", problem.could, ())
