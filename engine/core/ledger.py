@@ -38,7 +38,7 @@ class Ledger(Pooling):
 
     def copy(self) -> Ledger:
         """The same ledger, independent of this one."""
-        other = Ledger()
+        other = type(self)()
         other.nodes = dict(self.nodes)
         other._holds = {id: dict(held) for id, held in self._holds.items()}
         other._live = {parent: dict(live) for parent, live in self._live.items()}
