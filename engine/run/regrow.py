@@ -124,23 +124,28 @@ def _book(tree: Tree, grown: list[_Grown]) -> None:
         account.resume(one.state, one.call)
         if one.outcome is None:
             one.seat.account = account
-            if one.recorded.steps:
-                ledger.wake(one.seat.id, one.recorded.record.started)
-    _stand_still(tree, [one for one in grown if one.outcome is None and one.recorded.steps])
+    _take_slots(tree, [one for one in grown if one.outcome is None and one.recorded.steps])
     ended = [one for one in grown if one.outcome is not None and one.seat.parent is not None]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
         tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
 
 
-def _stand_still(tree: Tree, going: list[_Grown]) -> None:
-    """Which of the runs that had begun waited for people, and which for those below them only."""
+def _take_slots(tree: Tree, going: list[_Grown]) -> None:
+    """Which of the runs that had begun waited for people and had no slot, and which for those below them only."""
+    ledger = tree.ledger
+    asking = sorted((one for one in going if suspended(one.state)), key=_since)
+    for one in asking:
+        ledger.wake(one.seat.id, one.recorded.record.started)
+        ledger.suspend(one.seat.id, _since(one))
     for one in going:
+        if suspended(one.state):
+            continue
+        ledger.wake(one.seat.id, one.recorded.record.started)
         open = [call.id for call in one.state.round if call.status in (WAITING, STARTED)]
-        tree.ledger.waiting(one.seat.id, one.state.at, bool(open) and all(id in one.asked for id in open))
-    asking = [one for one in going if suspended(one.state)]
-    for one in sorted(asking, key=_since):
-        tree.ledger.suspend(one.seat.id, _since(one))
+        below = [_since(other) for other in asking if other.seat.id.startswith(f"{one.seat.id}.")]
+        since = max(one.state.at, *below) if below else one.state.at
+        ledger.waiting(one.seat.id, since, bool(open) and all(id in one.asked for id in open))
 
 
 def _since(one: _Grown) -> int:
