@@ -44,7 +44,8 @@ class Mortal(MemoryStore):
         self._write(super().append, run, seq, event, decision)
 
     def release(self, lease):
-        pass  # a dead process gives nothing back
+        if not self.dead:  # a dead process gives nothing back
+            super().release(lease)
 
     def revive(self):
         self.dead, self.at = False, -1

@@ -13,14 +13,14 @@ from engine.core.ledger import Ledger
 from engine.core.looking import Need, look
 from engine.core.messages import Usage
 from engine.core.policy import Price
-from engine.core.state import Pools, State, Used
+from engine.core.state import ASKED, Pools, State, Used
 from engine.core.step import Compiled
 from engine.core.switching import in_force
 from engine.core.usage import cost, increase
 from engine.run.effects import model_key, settles
 
-_KEY = "call"
-"""Key of the one hold that a run has: its attempt at a model."""
+_KEY, _ASKED = "call", "asked"
+"""Keys of what a run holds: for its attempt at a model, and for the tool calls that people are asked about."""
 
 _ASKING = frozenset(
     (
@@ -53,6 +53,8 @@ class Account:
         self._awaited = ""
         """Key of the attempt that something is held for."""
         self._held = draws.NOTHING
+        self._asked = 0
+        """About so many tool calls people are asked."""
 
     def show(self, event: e.AnyEvent, state: State) -> e.PoolsSeen | None:
         """What the ledger shows the run before this event; ``None`` if it needs nothing or knows it already."""
@@ -83,6 +85,7 @@ class Account:
                 ledger.hold(node, _KEY, self._held)
             ledger.charge(node, amount)
             self.used = used
+        self._hold_asked(state)
         if decision.notes and any(note.kind == "extended" for note in decision.notes):
             self.raise_maxima(state)
         if isinstance(decision, d.Call):
@@ -93,6 +96,7 @@ class Account:
         self.used = self._compiled.used(state)
         self._ledger.charge(self._node, draws.draw_of(self.used))
         self.raise_maxima(state)
+        self._hold_asked(state)
         if call is not None:
             self.hold(state, call.max_output)
 
@@ -104,6 +108,16 @@ class Account:
         output = call.max_output if largest is None else largest
         self._held = self._request(state, Usage(call.input_tokens or 0, output or 0))
         self._ledger.hold(self._node, _KEY, self._held)
+
+    def _hold_asked(self, state: State) -> None:
+        """What a person is asked about is held: it is used only when it is allowed."""
+        asked = sum(call.status == ASKED for call in state.round)
+        if asked != self._asked:
+            self._asked = asked
+            if asked:
+                self._ledger.hold(self._node, _ASKED, draws.draw_of(Used(tool_calls=asked)))
+            else:
+                self._ledger.release(self._node, _ASKED)
 
     def raise_maxima(self, state: State) -> None:
         """Limits that the run shares with others have been extended: so are their pools."""

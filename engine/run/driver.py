@@ -442,17 +442,27 @@ class Driver:
         """The tree goes on by itself from here."""
         if held is not None:
             held.keep(tree.fail)
-        tree.over.add_done_callback(partial(self._grown, tree.thread, told, held))
-
-        return RunHandle(tree.root.id, tree.over, tree.interrupt, told)
+        told_of: asyncio.Future[RunResult] = tree.over.get_loop().create_future()
+        tree.over.add_done_callback(partial(self._grown, tree.thread, told, held, told_of))
+        return RunHandle(tree.root.id, told_of, tree.interrupt, told)
 
     def _grown(
-        self, thread: str | None, told: Stream | None, held: Holding | None, over: asyncio.Future[RunResult]
+        self,
+        thread: str | None,
+        told: Stream | None,
+        held: Holding | None,
+        told_of: asyncio.Future[RunResult],
+        over: asyncio.Future[RunResult],
     ) -> None:
-        ended = not over.cancelled() and over.exception() is None
-        self._left(thread, over.result().total if ended else None, held)
+        """The tree is over: let go of it, and then tell whoever waits."""
+        error = over.exception()
+        self._left(thread, None if error is not None else over.result().total, held)
+        if error is not None:
+            told_of.set_exception(error)
+        else:
+            told_of.set_result(over.result())
         if told is not None:
-            if ended:
+            if error is None:
                 told.emit(RunEnded(over.result()))
             told.finish()
 

@@ -49,7 +49,7 @@ def some(draw, *made, chance=0.5):
     return tuple(one for one in made if draw.random() < chance)
 
 
-def drawn_policy(draw, large):
+def drawn_policy(draw, large, people):
     """Limits that are often reached; ``large``: those that let a tree grow to a hundred nodes and more."""
     chance, least = (0.1, 300) if large else draw.choice([(0.1, 60), (0.3, 10), (0.6, 1)])
     tree = [
@@ -100,6 +100,8 @@ def drawn_policy(draw, large):
         FailureRule(reasons=("overloaded",), then=(Fallback(clients=("other", "main")), *draw.choice([FINALIZE, ()]))),
     )
     tools = some(draw, ToolRule(glob="delegate", timeout=draw.randint(50, 4_000)))
+    if people:
+        tools = (*tools, ToolRule(glob="lookup", ask=True, ask_within=draw.choice([None, 500])))
     carve = some(draw, "tokens", "llm_calls", "tool_calls")
     return Policy(
         name="t",
@@ -174,9 +176,10 @@ class Watch:
                 clients.append(decision.client)
 
 
-def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=None):
+def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=None, people=False):
     draw = random.Random(seed)
-    policy, journal, watch = drawn_policy(draw, large), Mortal(killed_at), Watch()
+    policy, journal, watch = drawn_policy(draw, large, people), Mortal(killed_at), Watch()
+    answers = random.Random(f"people {seed}")
 
     async def lookup() -> str:
         inner = random.Random(f"{seed} {order}")
@@ -194,7 +197,16 @@ def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=N
         tree = driver._runs.get("r")
         if cancel_after is not None:
             loop.call_later(cancel_after, handle.cancel)
-        return await handle, tree
+        result = await handle
+        while result.status == "suspended":
+            loop.now += answers.choice([0.01, 0.4, 5_000])
+            for request in driver.requests("r"):
+                if answers.random() < 0.7:
+                    driver.answer(request.id, answers.random() < 0.7)
+            handle = driver.resume("r")
+            tree = driver._runs.get("r")
+            result = await handle
+        return result, tree
 
     book = Account.book
 
@@ -273,6 +285,12 @@ def test_budgets_hold_whoever_dies(seed, order, deaths):
 @given(SEEDS, SEEDS, st.floats(0, 3))
 def test_a_tree_that_is_cancelled_ends_whole(seed, order, after):
     play(seed, order, deaths=0.05, cancel_after=after)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS, SEEDS, st.one_of(st.none(), st.integers(1, 120)))
+def test_budgets_hold_while_people_are_awaited(seed, order, killed_at):
+    play(seed, order, deaths=0.05, killed_at=killed_at, people=True)
 
 
 @settings(max_examples=30, deadline=None)
