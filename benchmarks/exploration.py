@@ -14,7 +14,7 @@ from engine.verify.explore import Exploration, explore
 
 
 def sections(effort: Effort) -> Iterator[Section]:
-    calls, rounds, attempts = (6, 5, 8) if effort.quick else (60, 50, 80)
+    calls, rounds, attempts = (6, 5, 8) if effort.quick else (30, 25, 40)
     times = 1 if effort.quick else 7
     section = Section(
         "Exploration",

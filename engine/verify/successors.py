@@ -42,6 +42,7 @@ from engine.core.machine.machine import (
     Spend,
     Update,
 )
+from engine.core.machine.plan import ENOUGH
 from engine.verify.observe import Observation, observe
 
 JUDGED = "judged_so_far"
@@ -184,7 +185,7 @@ class _Writer:
                 tried = [*tried[:3], tried[len(tried) // 2], *tried[-3:]]
                 self.sampled.append(field.name)
             names.append(field.name)
-            values.append(tried[::-1] if field.group == "amounts" else tried)
+            values.append(tried[::-1] if ENOUGH in tried and field.group == "amounts" else tried)
         for choice in itertools.product(*values):
             yield dict(zip(names, choice, strict=True))
 
