@@ -220,7 +220,7 @@ class Driver:
     def requests(self, run_id: str | None = None) -> tuple[OpenRequest, ...]:
         """What a run and all runs below it ask of people now, or all runs of the journal. Raises as ``answer`` does."""
         store = self._kept()
-        tops = [record.run for record in store.runs() if record.root is None] if run_id is None else [run_id]
+        tops = dict.fromkeys(record.top for record in store.runs()) if run_id is None else [run_id]
         return tuple(request for top in tops for request in open_requests(store, top))
 
     def answer(

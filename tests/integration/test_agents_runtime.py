@@ -7,6 +7,7 @@ from run_fakes import FINALIZE, Model, asks, forever, says
 from run_trees import agents, delegates, limit, policy
 
 from engine.core.messages import Usage
+from engine.core.policy import Policy, ToolRule
 from engine.run.driver import Driver
 from engine.run.runtime import Refused, Runtime
 from engine.store import LeaseError, MemoryStore
@@ -313,3 +314,37 @@ def test_a_runtime_leaves_nothing_held():
         assert (pool.used, pool.carved, pool.left) == (45, 18_000 - 30, 50_000 - 45 - 18_000 + 30)
 
     hosted(test, rules, max_output=500)
+
+
+def test_a_node_that_waits_for_a_person_is_suspended_and_stays():
+    journal, paid = MemoryStore(), []
+    rules = policy(concurrent=1)
+    asking = (ToolRule(glob="refund", ask=True),)
+    rules = Policy(**{name: getattr(rules, name) for name in Policy.model_fields} | {"tools": asking})
+
+    async def refund() -> str:
+        paid.append(1)
+        return "paid"
+
+    async def test(runtime, main, helper):
+        root = runtime.open(id="r")
+        one, two = runtime.spawn("research", root), runtime.spawn("research", root)
+        runtime.wake(one, "go")
+        with pytest.raises(TimeoutError):
+            await runtime.wait(one, timeout=0.05)
+        assert runtime.inspect(one).state == "suspended"
+        with pytest.raises(Refused) as refused:
+            runtime.wake(one, "again")
+        assert refused.value.refusal.limit.resource == "suspended"
+        runtime.wake(two, "go")
+        assert (await runtime.wait(two)).text == "easy"
+        (request,) = driver().requests()
+        driver().answer(request.id)
+        assert (await runtime.wait(one, timeout=5)).text == "done"
+        assert paid == [1]
+
+    def driver():
+        return Driver(rules, Model(), agents=agents("research", client="", tools=[refund]), journal=journal)
+
+    helper = Model(asks("refund"), says("easy"), then=says("done"))
+    hosted(test, rules, helper=helper, agents=agents("research", tools=[refund]), journal=journal)
