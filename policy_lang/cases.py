@@ -31,9 +31,9 @@ class Asked(NamedTuple):
 class Event(NamedTuple):
     """One ``when``: an event, ``times`` times.
 
-    ``kind`` is ``call answers asks fails tool spawn child_ends approved refused extended cancelled passes``. ``name`` is
-    the tool or agent, ``word`` the reason of a failure or how a tool ended; ``amount`` what is granted or how long it
-    is that passes; ``span`` covers the event, the word ``when`` left out.
+    ``kind`` is ``call answers asks fails tool spawn child_ends approved refused extended cancelled passes``. ``name``
+    is the tool or agent, ``word`` the reason of a failure or how a tool ended; ``amount`` what is granted, or the time
+    that passes; ``span`` covers the event, the word ``when`` left out.
     """
 
     kind: str

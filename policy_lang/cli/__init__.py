@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "find what is wrong with policy files",
     "lint": "find what is wrong with policy files, and what all rules say about them",
     "fmt": "write policy files in one layout",
+    "test": "run the tests that stand in policy files",
     "explain": "say what a policy means, rule by rule",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",

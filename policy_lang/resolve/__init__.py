@@ -28,8 +28,8 @@ from policy_lang.source import Source
 class Resolved(NamedTuple):
     """A source with all the files it asks for, as one policy. ``layers`` are the file and its bases, the outermost base
     first; ``names`` are those of the file itself; ``broken`` says that something could not be read, so that absence
-    proves nothing; ``findings`` is what was found so far, in no order; ``cases`` are the tests of the file and of what it
-    imports, those of a base left to the base."""
+    proves nothing; ``findings`` is what was found so far, in no order; ``cases`` are the tests of the file and of what
+    it imports, those of a base left to the base."""
 
     unit: Unit
     sources: list[Source]
@@ -81,14 +81,14 @@ def _cases(unit: Unit, layer: Layer, imports: list[Layer], merged: Merged, agent
     chosen = [layer, *(other for other in imports if id(other.unit) in imported)]
     if not any(isinstance(s, tree.Test) for each in chosen for s in each.unit.file.statements):
         return []
-    from policy_lang.resolve.tests import Facts, switched_to, tests
+    from policy_lang.resolve.tests import Facts, cases_of, switched_to
 
     policy = _policy("", merged, agents)
     own = Facts(frozenset(switched_to(policy)), frozenset(agent["name"] for agent in policy["agent"]))
     found: list[Case] = []
     for each in chosen:
         facts = own if each is layer else Facts()
-        found += tests(each.unit.file.statements, each.values, facts, imported=each is not layer)
+        found += cases_of(each.unit.file.statements, each.values, facts, imported=each is not layer)
     return found
 
 

@@ -52,7 +52,7 @@ class Facts(NamedTuple):
     agents: Collection[str] | None = None
 
 
-def tests(statements: tuple[tree.Statement, ...], values: Values, facts: Facts, imported: bool = False) -> list[Case]:
+def cases_of(statements: tuple[tree.Statement, ...], values: Values, facts: Facts, imported: bool) -> list[Case]:
     """The tests of one file, those left out that are too wrong to be played."""
     found: list[Case] = []
     first: dict[str, Span] = {}

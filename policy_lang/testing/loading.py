@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from engine.core.policy import Policy
+from engine.core.step import Compiled, compile
 from policy_lang.cases import Case
 from policy_lang.diagnostics import Diagnostic, Label
 from policy_lang.source import Source, Span, Unreadable, read
@@ -24,36 +26,39 @@ class Suite(NamedTuple):
     def errors(self) -> list[Diagnostic]:
         return [finding for finding in self.findings if finding.is_error]
 
+    def compiled(self) -> Compiled:
+        """The policy, ready to decide. There must be no errors."""
+        return compile(Policy.model_validate(self.policy))
+
 
 def load(
     path: str,
     *,
+    name: str = "",
     root: str | None = None,
     params: Mapping[str, Any] | None = None,
     clients: Iterable[str] | None = None,
 ) -> Suite:
-    """Read a policy file and its tests. Nothing is raised for a file that is wrong: that is a finding."""
+    """Read a policy file and its tests; messages call it ``name``, or by its path.
+
+    Nothing is raised for a file that is wrong: that is a finding.
+    """
     from policy_lang.checking import findings_of
     from policy_lang.resolve import resolve
 
+    name = name or path
     try:
-        source = read(path, path)
+        source = read(path, name)
     except Unreadable as problem:
-        nowhere = Label(Span(Source(path, ""), 0, 0))
-        return Suite(path, None, [], [], [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)])
+        nowhere = Label(Span(Source(name, ""), 0, 0))
+        return Suite(name, None, [], [], [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)])
     place = os.path.realpath(path)
     folder = os.path.realpath(root) if root is not None else os.path.dirname(place)
     known = None if clients is None else tuple(clients)
     resolved = resolve(source, place, folder, params or {}, known)
     findings = findings_of(resolved)
     wrong = any(finding.is_error for finding in findings)
-    return Suite(path, None if wrong else resolved.policy(), resolved.cases, resolved.sources, findings)
+    return Suite(name, None if wrong else resolved.policy(), resolved.cases, resolved.sources, findings)
 
 
-def has_tests(path: str) -> bool:
-    """Might this file have tests? Looks at its text only, so that a directory of policies costs next to nothing."""
-    try:
-        text = read(path, path).text
-    except Unreadable:
-        return True
-    return any(line.lstrip().startswith(("test ", 'test"', "import ", 'import"')) for line in text.splitlines())
+__all__ = ["Compiled", "Suite", "load"]

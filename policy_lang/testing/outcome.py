@@ -17,15 +17,17 @@ from policy_lang.testing.start import Impossible
 class Failure(NamedTuple):
     """The line of a test that fails.
 
-    ``kind`` is ``expectation``, ``event`` (it cannot happen there) or ``given``. ``message`` is the whole finding,
-    ``label`` stands under the carets, ``cause`` is the event that the expectation is about, ``because`` the rule that
-    decided, ``could`` the events that could happen there, and ``limits`` how far each limit was used by then.
+    ``kind`` is ``expectation``, ``event`` (it cannot happen there) or ``given``. ``problem`` is what is wrong, for an
+    expectation what came instead of what was ``expected``; ``label`` stands under the carets, ``cause`` is the event
+    that the expectation is about, ``because`` the rule that decided, ``could`` the events that could happen there, and
+    ``limits`` how far each limit was used by then.
     """
 
     kind: str
     span: Span
-    message: str
+    problem: str
     label: str
+    expected: str = ""
     cause: Span | None = None
     because: str = ""
     could: tuple[str, ...] = ()
@@ -73,7 +75,7 @@ def _send(event: Event, player: Player) -> tuple[list[Record], Failure | None]:
             records = player.play(event)
         except Impossible as problem:
             message = problem.problem if event.times == 1 else f"{problem.problem} (time {number + 1} of {event.times})"
-            return [], Failure("event", event.span, message, "cannot happen here", None, "", problem.could, ())
+            return [], Failure("event", event.span, message, "cannot happen here", could=problem.could)
     return records, None
 
 
@@ -83,9 +85,9 @@ def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | N
         return None
     player = seen.player
     limits = tuple(player.compiled.standings(player.seen(), player.at))
-    message = f"expected {miss.expected}, got {miss.got}"
-    return Failure("expectation", expected.span, message, f"got {miss.got}", cause, miss.because, (), limits)
+    got, because = miss.got, miss.because
+    return Failure("expectation", expected.span, got, f"got: {got}", miss.expected, cause, because, (), limits)
 
 
 def _not_given(problem: Impossible, case: Case) -> Failure:
-    return Failure("given", problem.span or case.span, problem.problem, "cannot be given", None, "", problem.could, ())
+    return Failure("given", problem.span or case.span, problem.problem, "cannot be given")
