@@ -118,6 +118,13 @@ class TreeEffects(LocalEffects):
         for event in aside:
             self.inbox.post(event)
 
+    def tell_clock(self) -> None:
+        """The journal knows how long the node's clock has stood still, so that another process does too."""
+        node, run = self._tree.ledger.nodes[self._seat.id], self._state.book.run
+        wall = node.budget.wall
+        if wall is not None and node.deadline - wall.maximum != (run.started if run.opened is None else run.opened):
+            self.inbox.post(e.Tick(self._clock()))
+
     def leave(self) -> None:
         """The tree does not wait for people in this process."""
         self.inbox.leave()
@@ -125,7 +132,8 @@ class TreeEffects(LocalEffects):
     @property
     def idle(self) -> bool:
         """Are only people awaited, or only runs below this one?"""
-        return self.rests or (self._delegates_only() and not self.inbox and not self._aside)
+        below = bool(self._flights) and all(_delegates(flight.effect) for flight in self._flights.values())
+        return self.rests or (below and not self.inbox and not self._aside)
 
     @property
     def waits_until(self) -> int:

@@ -34,7 +34,7 @@ from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
 from engine.run.seat import Seat
 from engine.run.timers import Clock
-from engine.store import RunRecord, Store
+from engine.store import JournalError, RunRecord, Store
 
 WAKE = "@"
 """Between the id of a node and the number of one of its runs, from the second on."""
@@ -315,6 +315,7 @@ class Tree:
             asked: tuple[OpenRequest, ...] = ()
             if self.left:
                 asked = open_requests(self._stage.store, self.root.id)
+                result = replace(result, because=asked[0].because if asked else result.because)
             else:
                 self.ledger.close(self.root.id, self.now())
             self.over.set_result(replace(result, children=tuple(self._ended), requests=asked))
@@ -363,12 +364,26 @@ class Tree:
         """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
         if self._broken or self.left or self.root.kept or not all(map(self._rests, self._live.values())):
             return
+        try:
+            self._write_down()
+        except JournalError as exc:
+            self.fail(exc)
+            return
         self.left = True
         for seat in sorted(self._live.values(), key=lambda seat: -seat.depth):
             if seat.effects is None:
                 del self._live[seat.id]
             else:
                 seat.effects.leave()
+
+    def _write_down(self) -> None:
+        """All that is asked, how long clocks have stood still, and that nobody needs to go on with any of the runs."""
+        for seat in self._live.values():
+            if seat.effects is not None:
+                seat.effects.tell_clock()
+                seat.effects.write_down()
+            elif seat.written:
+                self._stage.store.ask(run_id(seat.id, seat.runs + 1), ())
 
     def _rests(self, seat: Seat) -> bool:
         if seat.effects is not None:
