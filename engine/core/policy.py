@@ -136,10 +136,14 @@ class Policy(Part):
         """Names of the clients that the policy may switch to, sorted."""
         chains = [step.clients for step in self._steps() if isinstance(step, Fallback)]
         names = {name for chain in chains for name in chain}
-        return tuple(sorted(names | {t.client for t in self.thresholds if t.client}))
+        thresholds = [*self.thresholds, *(threshold for rules in self.agent for threshold in rules.thresholds)]
+        return tuple(sorted(names | {threshold.client for threshold in thresholds if threshold.client}))
 
     def _steps(self) -> list[Stop | Finalize | Extend | Ask | Consult | Retry | Fallback]:
-        ladders = [limit.then for limit in self.limits] + [rule.then for rule in self.failures]
+        """Those of the agents' blocks too: the host needs what they name."""
+        blocks: tuple[Policy | AgentRules, ...] = (self, *self.agent)
+        ladders = [limit.then for block in blocks for limit in block.limits]
+        ladders += [rule.then for block in blocks for rule in block.failures]
         return [step for ladder in ladders for step in ladder]
 
 

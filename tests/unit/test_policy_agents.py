@@ -243,3 +243,19 @@ def test_what_it_refuses(message: str) -> None:
     model, data = _WRONG[message]
     with pytest.raises(ValidationError, match=message):
         model(**data)
+
+
+def test_what_agents_blocks_name_is_what_the_host_needs() -> None:
+    consult, fallback = {"do": "consult", "name": "chooses"}, {"do": "fallback", "clients": ["large"]}
+    block = AgentRules.model_validate(
+        {
+            "name": "a",
+            "limits": [{"resource": "tokens", "max": 9, "then": [consult]}],
+            "failures": [{"reasons": ["timeout"], "then": [fallback]}],
+            "thresholds": [{"percent": 50, "resource": "tokens", "action": "use", "client": "small"}],
+        }
+    )
+    policy = Policy(name="p", agent=(block,))
+    assert policy.consultants() == {"chooses"}
+    assert policy.resolvers() == ("chooses",)
+    assert policy.clients() == ("large", "small")
