@@ -15,7 +15,7 @@ from engine.core import events as e
 from engine.core.core import PHASE
 from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
-from engine.core.state import STARTED, WAITING, Outcome, State
+from engine.core.state import STARTED, WAITING, Outcome, State, total
 from engine.core.step import replay, suspended
 from engine.run.booking import Account
 from engine.run.effects import RunSpec, model_key, settles
@@ -36,6 +36,7 @@ class _Grown(Struct):
     outcome: Outcome | None = None
     call: d.Call | None = None
     asked: dict[str, e.SpawnRequested] = {}
+    spawned: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
 
 
@@ -50,9 +51,9 @@ def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
         if isinstance(step.event, e.RunStarted):
             tree.earlier = step.event.thread_used
     grown = [_grown(tree, recorded) for recorded in loaded]
-    _book(tree, grown)
-    going = [one for one in grown if one.outcome is None or one.seat is tree.root]
     by_id = {one.seat.id: one for one in grown}
+    _book(tree, grown, by_id)
+    going = [one for one in by_id.values() if one.outcome is None or one.seat is tree.root]
     for one in going:
         _delegations(tree, one, by_id)
     begun = [(one, _spec(tree, one)) for one in sorted(going, key=lambda one: -one.seat.depth) if one.recorded.steps]
@@ -71,7 +72,9 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
     id = record.node or record.run
     seat = tree.seats.get(id)
     if seat is None:
-        parent = tree.seats[id.rpartition(".")[0]]
+        parent = tree.seats.get(id.rpartition(".")[0])
+        if parent is None:
+            raise ValueError(f"run {record.run} is below a node that has never run: only its host can go on with it")
         if record.agent not in parent.role.agents:
             raise ValueError(
                 f"run {record.run} is one of the agent `{record.agent}`, which this driver does not have: "
@@ -97,13 +100,14 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
         else:
             tree.ledger.spawn(seat.parent.id, seat.id, seat.role.name, seat.role.budget, at, given=True)
     asked: dict[str, e.SpawnRequested] = {}
-    told = set()
+    told, spawned = set(), set()
     for step in recorded.steps:
         event, decision = step.event, step.decision
         if isinstance(event, e.ToolEnded):
             asked.pop(event.id, None)
         elif isinstance(event, e.SpawnRequested) and isinstance(decision, d.Spawn | d.Queue):
             asked[event.id] = event
+            spawned.add(event.child)
         elif isinstance(event, e.ChildEnded):
             told.add(event.child)
         if one.call is not None and settles(event) == model_key(one.call.call, one.call.attempt):
@@ -112,20 +116,24 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
             one.call = decision
         if isinstance(decision, d.End):
             one.outcome, one.call = decision.outcome, None
-    one.asked, one.told = asked, frozenset(told)
+    asked.pop("", None)  # the host's own, which no call waits for
+    one.asked, one.spawned, one.told = asked, frozenset(spawned), frozenset(told)
     return one
 
 
-def _book(tree: Tree, grown: list[_Grown]) -> None:
-    """Charge what all runs have used; close what has ended, leaves first."""
+def _book(tree: Tree, grown: list[_Grown], last: dict[str, _Grown]) -> None:
+    """Charge what all runs have used; close what has ended, leaves first. ``last`` is the last run of each node."""
     ledger = tree.ledger
     for one in grown:
+        ledger.begin(one.seat.id)
         account = Account(ledger, one.seat.id, one.seat.role.compiled)
         account.resume(one.state, one.call)
         if one.outcome is None:
             one.seat.account = account
+        elif last[one.seat.id] is not one:
+            one.seat.spent = total((one.seat.spent, account.used))
     _take_slots(tree, [one for one in grown if one.outcome is None and one.recorded.steps])
-    ended = [one for one in grown if one.outcome is not None and one.seat.parent is not None]
+    ended = [one for one in last.values() if one.outcome is not None and one.seat.parent is not None]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
         tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
@@ -172,6 +180,8 @@ def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
         return ""
     above = by_id[one.seat.parent.id]
     wanted = any(event.child == one.seat.id for event in above.asked.values())
+    if one.seat.id not in above.spawned and above.state.vars[PHASE] != Phase.STOPPING:
+        return ""  # the host has spawned it
     if above.outcome is None and wanted and above.state.vars[PHASE] != Phase.STOPPING:
         return ""
     return "parent"

@@ -348,3 +348,40 @@ def test_a_node_that_waits_for_a_person_is_suspended_and_stays():
 
     helper = Model(asks("refund"), says("easy"), then=says("done"))
     hosted(test, rules, helper=helper, agents=agents("research", tools=[refund]), journal=journal)
+
+
+def test_what_a_host_had_going_is_taken_up_with_its_tree():
+    journal = MemoryStore()
+
+    class Gone(Exception):
+        pass
+
+    async def dies(runtime, main, helper):
+        root = runtime.open(id="r")
+        for text in ("one", "two"):
+            runtime.wake(root, text)
+            await runtime.wait(root)
+        node = runtime.spawn("research", root)
+        runtime.wake(node, "go")
+        await started.wait()
+        runtime._trees["r"].fail(Gone())
+        with pytest.raises(Gone):
+            await runtime.wait(node)
+
+    started = asyncio.Event()
+
+    async def hangs(request):
+        started.set()
+        await forever(request)
+
+    hosted(dies, helper=Model(hangs), journal=journal)
+
+    async def later():
+        clients = {"main": Model(), "helper": Model(says("late"))}
+        driver = Driver(policy(), clients, agents=agents("research"), journal=journal)
+        return await driver.resume("r")
+
+    result = asyncio.run(asyncio.wait_for(later(), 20))
+    assert result.run_id == "r@2"
+    assert [(child.run_id, child.status) for child in result.children] == [("r.1", "completed")]
+    assert all(record.ended for record in journal.runs())
