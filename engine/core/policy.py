@@ -142,9 +142,8 @@ class Policy(Part):
     def _steps(self) -> list[Stop | Finalize | Extend | Ask | Consult | Retry | Fallback]:
         """Those of the agents' blocks too: the host needs what they name."""
         blocks: tuple[Policy | AgentRules, ...] = (self, *self.agent)
-        ladders = [limit.then for block in blocks for limit in block.limits]
-        ladders += [rule.then for block in blocks for rule in block.failures]
-        return [step for ladder in ladders for step in ladder]
+        at_limits = [step for block in blocks for limit in block.limits for step in limit.then]
+        return [*at_limits, *(step for block in blocks for rule in block.failures for step in rule.then)]
 
 
 _Rule = TypeVar("_Rule")
