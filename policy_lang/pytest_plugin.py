@@ -68,9 +68,9 @@ class PolicyTest(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if not isinstance(excinfo.value, PolicyTestFailure):
             return super().repr_failure(excinfo, style)
-        from policy_lang.testing.report import failed
+        from policy_lang.testing.report import failed_briefly
 
-        return failed(self.suite.path, excinfo.value.result, self.compiled, self.suite.sources)
+        return failed_briefly(excinfo.value.result, self.compiled, self.suite.sources)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.case.span.line - 1, self.name

@@ -42,15 +42,27 @@ def failed(path: str, result: Result, compiled: Compiled, sources: Sequence[Sour
     """All there is to say about a test that failed, without a line end after it."""
     failure = result.failure
     assert failure is not None
-    out = [f"{paint('FAILED', 'bad')} {paint(title(path, result), 'strong')}", "", *_said(failure, paint), ""]
+    head = [f"{paint('FAILED', 'bad')} {paint(title(path, result), 'strong')}", "", *_said(failure, paint)]
+    return "\n".join([*head, "", *_details(result, failure, compiled, sources, paint)])
+
+
+def failed_briefly(result: Result, compiled: Compiled, sources: Sequence[Source]) -> str:
+    """The same where the test is named already: the first line is the whole failure."""
+    assert result.failure is not None
+    return "\n".join([summary(result.failure), "", *_details(result, result.failure, compiled, sources, plain)])
+
+
+def _details(
+    result: Result, failure: Failure, compiled: Compiled, sources: Sequence[Source], paint: Paint
+) -> list[str]:
+    """The place with the lines themselves, what there is to know about it, and the events."""
     finding = Diagnostic("", "", Label(failure.span, failure.label), _why(failure, sources))
-    out += snippet(finding, paint)
-    out += _notes(failure, finding, paint)
+    out = [*snippet(finding, paint), *_notes(failure, finding, paint)]
     made = rows(compiled, result.records, failure.span.source.name)
     if made:
         head, *rest = lines(made)
         out += ["", f"  {paint(head, 'dim')}", *(f"  {line}" for line in rest)]
-    return "\n".join(out)
+    return out
 
 
 def _said(failure: Failure, paint: Paint) -> list[str]:
