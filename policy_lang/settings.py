@@ -15,6 +15,9 @@ from policy_lang.names import nearest, quoted
 
 FILE_NAME: Final = "policy.toml"
 
+LINT: Final = "lint"
+"""The table about rules."""
+
 WIRES: Final = ("openai", "anthropic")
 """Wire formats, by the names of the providers that ``--model`` knows."""
 
@@ -27,7 +30,8 @@ class ClientSettings(NamedTuple):
     """One table ``[clients.NAME]``. ``None`` where the file says nothing: the engine has its own default then.
 
     ``wire`` is one of ``WIRES``, ``model`` the provider's name of the model, ``base_url`` another server of the same
-    wire format, ``key_env`` the environment variable that holds the key, ``max_output`` the largest answer in tokens.
+    wire format, ``key_env`` the environment variable that holds the key, ``max_output`` the largest answer in tokens,
+    ``context_window`` the longest conversation it can read, in tokens: nothing but the rules of ``policy lint`` asks.
     """
 
     name: str
@@ -36,6 +40,7 @@ class ClientSettings(NamedTuple):
     base_url: str | None = None
     key_env: str | None = None
     max_output: int | None = None
+    context_window: int | None = None
 
 
 class Settings(NamedTuple):
@@ -52,7 +57,14 @@ class Settings(NamedTuple):
         return f"{self.path}:{line}" if line else self.path
 
 
-_TYPES: Final[dict[str, type]] = {"wire": str, "model": str, "base_url": str, "key_env": str, "max_output": int}
+_TYPES: Final[dict[str, type]] = {
+    "wire": str,
+    "model": str,
+    "base_url": str,
+    "key_env": str,
+    "max_output": int,
+    "context_window": int,
+}
 _NEEDED: Final = ("wire", "model")
 _TITLES: Final = {str: "a text", int: "a whole number"}
 
@@ -118,8 +130,11 @@ class _Reader:
 
     def clients(self, data: Mapping[str, Any]) -> dict[str, ClientSettings]:
         for key in data:
+            if key == LINT:
+                continue  # judged where rules are set: ``lint_settings``
             if key != "clients":
-                help = "did you mean `clients`?" if nearest(key, ["clients"]) else "known: tables `[clients.NAME]`"
+                near = nearest(key, ["clients", LINT])
+                help = f"did you mean `{near}`?" if near else "known: tables `[clients.NAME]`, and `[lint]`"
                 raise self._problem(f"unknown setting `{key}`", help, (), key)
         tables = data.get("clients", {})
         if not isinstance(tables, dict):

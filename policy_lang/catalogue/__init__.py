@@ -5,7 +5,7 @@ its module in ``policy_lang.rules``; the others stand in the modules of this pac
 
 A page is a title of a few words and paragraphs. ``Bad:`` and ``Good:`` are followed by an example, indented: a policy,
 called ``main.policy``, and after a line ``# --- NAME`` another file. Linting the bad one finds this code and no other,
-the good one nothing.
+the good one nothing, notes about other things apart.
 """
 
 from __future__ import annotations

@@ -120,6 +120,54 @@ P408 statement that an import does not bring
         policy "shared" lang 1
         tool "shell"  deny
 
+P409 settings that are no TOML
+    `policy.toml` and `pyproject.toml` are TOML: tables in square brackets, `key = value` below them, texts in
+    quotes.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        # --- policy.toml
+        [lint]
+        tools = ["search_web"
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        # --- policy.toml
+        [lint]
+        tools = ["search_web"]
+
+P410 setting that does not fit
+    `[lint]` knows `tools`, `clients`, `host` and `no_allow`, each a list of texts, and the tables `levels` and
+    `ignore`. A level is `off`, `note`, `warning` or `error`; an error of the language stays one.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        # --- policy.toml
+        [lint.levels]
+        P354 = "of"
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20
+        }
+        # --- policy.toml
+        [lint.levels]
+        P354 = "off"
+
 P900 unused suppression
     A `# policy: allow` that silences nothing may hide a finding to come. Remove it.
 

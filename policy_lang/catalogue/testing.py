@@ -9,6 +9,7 @@ P501 `given` that is no counter
 
         policy "chat" lang 1
         limits {
+          llm_calls     20
           attempt_wall  30s
         }
         test "a slow model" {
@@ -21,6 +22,7 @@ P501 `given` that is no counter
 
         policy "chat" lang 1
         limits {
+          llm_calls     20
           attempt_wall  30s
         }
         test "a slow model" {

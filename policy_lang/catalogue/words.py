@@ -133,7 +133,7 @@ P207 quantity out of range
 
         policy "chat" lang 1
         limits {
-          llm_calls  unlimited
+          llm_calls  20
         }
 
 P208 step out of place

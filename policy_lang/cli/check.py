@@ -6,6 +6,7 @@ import argparse
 
 from policy_lang.cli import findings
 from policy_lang.diagnostics import Diagnostic
+from policy_lang.linting import Clients
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +23,9 @@ class _Checks:
     def __init__(self, args: argparse.Namespace) -> None:
         self.root: str | None = args.root
         self.params = dict(args.set)
-        self.clients = findings.Clients(args)
+        self.clients = Clients(args.root, args.clients, args.settings)
 
     def __call__(self, path: str) -> list[Diagnostic]:
         from policy_lang import check
 
-        names = self.clients.of(path)
-        return check(path, root=self.root, params=self.params, clients=names)[1]
+        return check(path, root=self.root, params=self.params, clients=self.clients.of(path))[1]

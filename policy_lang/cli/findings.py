@@ -10,16 +10,12 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from policy_lang import settings
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
-from policy_lang.diagnostics import NOTE, SEVERITIES, WARNING, Diagnostic
+from policy_lang.diagnostics import SEVERITIES, WARNING, Diagnostic
 from policy_lang.settings import SettingsError
-
-if TYPE_CHECKING:
-    from policy_lang.settings import ClientSettings
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "junit")
 
@@ -49,22 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=_jobs, metavar="N", help="processes to use (default: as many as are worth it)")
     add_policy_options(parser)
-    names = parser.add_mutually_exclusive_group()
-    names.add_argument(
-        "--clients", metavar="NAME,…", type=_names, help="the host's clients; a policy can switch to no other"
+    clients = parser.add_mutually_exclusive_group()
+    clients.add_argument(
+        "--clients", metavar="NAME,…", type=names, help="the host's clients; a policy can switch to no other"
     )
-    names.add_argument(
+    clients.add_argument(
         "--settings",
         metavar="FILE",
         help="where the host's clients are declared (default: policy.toml beside the file, or above it up to the root)",
     )
 
 
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
+def names(text: str) -> list[str]:
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
         raise argparse.ArgumentTypeError(f"`{text}` is no list of names such as `small,large`")
-    return names
+    return found
 
 
 def _jobs(text: str) -> int:
@@ -119,37 +115,6 @@ def _without_repeats(results: Iterator[list[Diagnostic]]) -> Iterator[Diagnostic
                 yield finding
 
 
-class Clients:
-    """The clients that a policy file may use, as far as they are known. A settings file is read once."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.root: str | None = args.root
-        self.names: list[str] | None = args.clients
-        self.file: str | None = args.settings
-        self._read: dict[str, dict[str, ClientSettings]] = {}
-
-    def of(self, path: str) -> list[str] | None:
-        """The names of the clients of one policy file; ``None`` if nobody has told them."""
-        if self.names is not None:
-            return self.names
-        found = self.declared(path)
-        return None if found is None else list(found)
-
-    def declared(self, path: str) -> dict[str, ClientSettings] | None:
-        """What the settings file of a policy says about clients; ``None`` without such a file.
-
-        Raises ``SettingsError``.
-        """
-        place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
-        if place is None:
-            return None
-        if not os.path.isabs(path):
-            place = os.path.relpath(place)  # shown as the user would name it
-        if place not in self._read:
-            self._read[place] = settings.load(place).clients
-        return self._read[place]
-
-
 def _files(paths: list[str]) -> Iterator[str]:
     """The files named, and those found in the directories named, in an order that does not depend on the disk."""
     for path in paths:
@@ -186,6 +151,3 @@ def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> N
 def _colour() -> bool:
     """Colour for a terminal, unless NO_COLOR (any value but the empty one) or a dumb terminal says no."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-__all__ = ["CLEAN", "FINDINGS", "FORMATS", "NOTE", "Clients", "Judge", "add_arguments", "is_grave", "run", "show"]

@@ -8,26 +8,29 @@ from __future__ import annotations
 import argparse
 
 from policy_lang.cli import findings
-from policy_lang.diagnostics import Diagnostic
+from policy_lang.linting import Linter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     findings.add_arguments(parser)
+    parser.add_argument(
+        "--tools", metavar="NAME,…", type=findings.names, help="the host's tools; a pattern that matches none is told"
+    )
+    parser.add_argument(
+        "--host",
+        metavar="ABILITY,…",
+        type=findings.names,
+        help="what the host is able to do; what it cannot honour is told",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    return findings.run("lint", args, _Lints(args))
-
-
-class _Lints:
-    """Lints one file after another."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.root: str | None = args.root
-        self.params = dict(args.set)
-        self.clients = findings.Clients(args)
-
-    def __call__(self, path: str) -> list[Diagnostic]:
-        from policy_lang import lint
-
-        return lint(path, root=self.root, params=self.params, clients=self.clients.of(path))
+    linter = Linter(
+        root=args.root,
+        params=dict(args.set),
+        clients=args.clients,
+        tools=args.tools,
+        host=args.host,
+        file=args.settings,
+    )
+    return findings.run("lint", args, linter)

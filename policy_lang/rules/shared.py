@@ -9,10 +9,12 @@ from engine.core.vocabulary import PREFER_ORDER
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
 from policy_lang.names import listed
+from policy_lang.report import Report
 from policy_lang.resolve.limits import LimitLine
 from policy_lang.resolve.values import Amount
 from policy_lang.rules.subject import Scope, Subject
 from policy_lang.source import Span
+from policy_lang.texts import unescape
 
 
 def steps_of(line: LimitLine, *kinds: type) -> list[tree.Step]:
@@ -78,3 +80,20 @@ def prefers(final: dict[str, Any], one: str, other: str) -> bool:
     """Does a final call for both reasons carry the instruction of the first?"""
     order = [*final["prefer"], *(name for name in PREFER_ORDER if name not in final["prefer"])]
     return order.index(one) < order.index(other)
+
+
+def patterns(policy: Subject) -> Iterator[tuple[str, Span]]:
+    """The patterns of tools in the file itself, each with its place: those of `tool` rules and of breakers."""
+    for statement in policy.statements:
+        if isinstance(statement, tree.Tool | tree.Breaker) and isinstance(statement.glob, tree.Text):
+            yield unescape(statement.glob, Report()), statement.glob.span
+        elif isinstance(statement, tree.Agent):
+            for line in statement.lines:
+                if isinstance(line, tree.Tool) and isinstance(line.glob, tree.Text):
+                    yield unescape(line.glob, Report()), line.glob.span
+
+
+def says_the_same(one: LimitLine, other: LimitLine) -> bool:
+    """Do two limits mean the same, wherever they stand?"""
+    apart = ("origin", "locked")
+    return all(one.data[key] == other.data[key] for key in one.data if key not in apart)

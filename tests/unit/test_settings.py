@@ -51,7 +51,7 @@ def test_wires_are_those_of_the_clients() -> None:
         ("[clients.a\n", "policy.toml:1: not valid TOML: expected ']' at the end of a table declaration"),
         ("a = ", "policy.toml: not valid TOML: invalid value"),
         ("[client.a]\n", "policy.toml: unknown setting `client`; did you mean `clients`?"),
-        ("\nport = 5\n", "policy.toml:2: unknown setting `port`; known: tables `[clients.NAME]`"),
+        ("\nport = 5\n", "policy.toml:2: unknown setting `port`; known: tables `[clients.NAME]`, and `[lint]`"),
         ("clients = 5\n", "policy.toml:1: `clients` is not a table; write `[clients.NAME]`"),
         (
             '[clients]\n\nsmall = "gpt"\n',
@@ -72,7 +72,7 @@ def test_wires_are_those_of_the_clients() -> None:
         (
             "[clients.a]\ntemperature = 1\n",
             "policy.toml:2: unknown setting `temperature` of the client `a`; known: `wire`, `model`, `base_url`, "
-            "`key_env` and `max_output`",
+            "`key_env`, `max_output` and `context_window`",
         ),
         (
             '[clients."x y"]\nwire = "opnai"\n',

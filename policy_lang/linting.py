@@ -1,0 +1,110 @@
+"""Lints files as a project has set it up: settings are sought near each file, its clients and tools declared there.
+
+Reads files; what is found in a policy is the business of ``checking``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policy_lang import lint, settings
+from policy_lang.checking import Judgement
+from policy_lang.diagnostics import Diagnostic
+from policy_lang.lint_settings import NOTHING_SET, LintSettings
+from policy_lang.rules import RULES
+from policy_lang.rules.subject import Surroundings
+from policy_lang.settings import ClientSettings, SettingsError
+
+
+class Clients:
+    """The clients that policy files may use, as far as they are known. A settings file is read once.
+
+    ``names`` are those that were told; else ``file``, or the nearest ``policy.toml`` in the file's directory or above
+    it up to ``root``, says which there are.
+    """
+
+    def __init__(self, root: str | None = None, names: Sequence[str] | None = None, file: str | None = None) -> None:
+        self.root, self.names, self.file = root, names, file
+        self._read: dict[str, dict[str, ClientSettings]] = {}
+
+    def of(self, path: str) -> list[str] | None:
+        """The names of the clients of one policy file; ``None`` if nobody has told them. Raises ``SettingsError``."""
+        if self.names is not None:
+            return list(self.names)
+        found = self.declared(path)
+        return None if found is None else list(found)
+
+    def declared(self, path: str) -> dict[str, ClientSettings] | None:
+        """What a settings file says about the clients of a policy file; ``None`` if no such file names any.
+
+        Raises ``SettingsError``.
+        """
+        place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
+        if place is None:
+            return None
+        place = _shown(place, path)
+        if place not in self._read:
+            self._read[place] = settings.load(place).clients
+        return self._read[place] or None  # a file about rules alone says nothing of clients
+
+
+class Linter:
+    """Tells the findings of one file after another. Plain data, so that it can be sent to other processes.
+
+    ``tools`` and ``host`` count before what settings say, ``clients`` and ``file`` are as ``Clients`` has them.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        clients: Sequence[str] | None = None,
+        tools: Sequence[str] | None = None,
+        host: Sequence[str] | None = None,
+        file: str | None = None,
+    ) -> None:
+        self.root, self.params, self.tools, self.host, self.file = root, params, tools, host, file
+        self.clients = Clients(root, clients, file)
+        self._settings: dict[str, LintSettings] = {}
+
+    def __call__(self, path: str) -> list[Diagnostic]:
+        """Every finding, those about the settings first. Raises ``SettingsError`` for wrong clients in them."""
+        found = self.settings_of(path)
+        judgement, names = self._judgement(path, found)
+        told = lint(path, root=self.root, params=self.params, clients=names, judgement=judgement)
+        return [*found.problems, *told]
+
+    def settings_of(self, path: str) -> LintSettings:
+        """The settings for one policy file."""
+        folder = os.path.dirname(os.path.abspath(path))
+        if folder not in self._settings:
+            from policy_lang.lint_settings import find, load
+
+            place = self.file or find(folder)
+            self._settings[folder] = load(place, _shown(place, path)) if place else NOTHING_SET
+        return self._settings[folder]
+
+    def _judgement(self, path: str, found: LintSettings) -> tuple[Judgement, list[str] | None]:
+        """How a file is judged, and the names of its clients."""
+        declared, names = None, list(found.clients) if found.clients is not None else None
+        if not any(problem.code == "P409" for problem in found.problems):  # else told already
+            declared = self.clients.declared(path)
+            if self.clients.names is not None or names is None:
+                names = self.clients.of(path)
+        around = Surroundings(
+            self.tools if self.tools is not None else found.tools,
+            declared,
+            self.host if self.host is not None else found.host,
+        )
+        return Judgement(RULES, found.levels_of(path), found.no_allow, around), names
+
+
+def _shown(place: str, path: str) -> str:
+    """A settings file as the user would name it: in the way in which the policy was named."""
+    return place if os.path.isabs(path) else os.path.relpath(place)
+
+
+__all__ = ["Clients", "Linter", "SettingsError"]

@@ -1,0 +1,56 @@
+"""pattern that no tool matches
+
+Where the tools of the host are declared, in the settings or by `--tools`, each pattern of a `tool` or `breaker` is
+compared with them. `*` stands for any text, `?` for any character, and upper case matters.
+
+Why: a misspelt pattern in a `deny` or a `limit` protects nothing, and nobody notices.
+
+Bad:
+
+    policy "search" lang 1
+    tool "serch_*"  limit 10
+    # --- policy.toml
+    [lint]
+    tools = ["search_web", "search_files"]
+
+Good:
+
+    policy "search" lang 1
+    tool "search_*"  limit 10
+    # --- policy.toml
+    [lint]
+    tools = ["search_web", "search_files"]
+
+Fix: none; which tool is meant is yours to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policy_lang.globs import covers
+from policy_lang.names import nearest, quoted
+from policy_lang.report import Report
+from policy_lang.rules.shared import patterns
+from policy_lang.rules.subject import Subject
+
+
+def check(policy: Subject, report: Report) -> None:
+    known = policy.around.tools
+    for glob, span in patterns(policy) if known is not None else ():
+        if any(covers(glob, tool) for tool in known or ()):
+            continue
+        near = _near(glob, known or ())
+        help = f"did you mean `{near}`?" if near else f"declared are {quoted(known[:5], 'and')}" if known else ""
+        report.warn("P317", f"no declared tool matches `{glob}`", span, "of no effect", help=help)
+
+
+def _near(glob: str, tools: Sequence[str]) -> str | None:
+    """A declared tool a typo away; for a pattern, the beginning of one with the same sign behind it."""
+    beginning = glob.rstrip("*?")
+    tail = glob[len(beginning) :]
+    if not tail:
+        return nearest(glob, tools)
+    lengths = range(max(1, len(beginning) - 1), len(beginning) + 2)
+    near = nearest(beginning, {tool[:length] for tool in tools for length in lengths})
+    return f"{near}{tail}" if near else None
