@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.core import decisions as d
+from engine.core.machine.machine import Phase
 from engine.core.state import Outcome
 from engine.core.texts import duration
 from policy_lang.cases import Expectation
@@ -25,6 +26,7 @@ class Miss(NamedTuple):
     expected: str
     got: str
     because: str
+    help: str = ""
 
 
 class Seen:
@@ -58,7 +60,7 @@ class Seen:
 
     def main(self) -> tuple[str, str]:
         """The decision that says most of what came, in words, and the rule behind it."""
-        chosen = max(self.records, key=_weight)
+        chosen = max(reversed(self.records), key=_weight)  # of several equals the last
         words = decision_words(chosen.decision, chosen.event.at, self.tools)
         return words, chosen.decision.because
 
@@ -87,17 +89,23 @@ def _missed(expected: str, seen: Seen) -> Miss:
     return Miss(expected, *seen.main())
 
 
+def _no_call(expected: str, seen: Seen) -> Miss:
+    miss = _missed(expected, seen)
+    undecided = isinstance(seen.decisions[-1], d.Continue | d.RunTools) and seen.player.phase == Phase.READY
+    return miss._replace(help="the next call is not decided yet: write `when call` above") if undecided else miss
+
+
 def _all(seen: Seen, kind: type[d.Call]) -> Iterator[d.Call]:
     return (x for x in seen.decisions if isinstance(x, kind))
 
 
 def _call(expected: Expectation, seen: Seen) -> Miss | None:
-    return None if any(not x.final for x in _all(seen, d.Call)) else _missed("an ordinary call", seen)
+    return None if any(not x.final for x in _all(seen, d.Call)) else _no_call("an ordinary call", seen)
 
 
 def _final(expected: Expectation, seen: Seen) -> Miss | None:
     met = any(x.final and expected.word in ("", x.why) for x in _all(seen, d.Call))
-    return None if met else _missed(f"the final call{_because(expected)}", seen)
+    return None if met else _no_call(f"the final call{_because(expected)}", seen)
 
 
 def _because(expected: Expectation) -> str:
@@ -163,7 +171,7 @@ def _retry(expected: Expectation, seen: Seen) -> Miss | None:
 
 def _fallback(expected: Expectation, seen: Seen) -> Miss | None:
     met = any(x.client == expected.word for x in _all(seen, d.Call))
-    return None if met else _missed(f"a call to `{expected.word}`", seen)
+    return None if met else _no_call(f"a call to `{expected.word}`", seen)
 
 
 def _spawn(expected: Expectation, seen: Seen) -> Miss | None:

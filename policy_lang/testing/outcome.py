@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine.core.state import LimitHit
 from engine.core.step import Compiled
+from engine.core.vocabulary import limit_name
 from policy_lang.cases import Case, Event, Expectation
 from policy_lang.source import Span
 from policy_lang.testing.expecting import Seen, unmet
@@ -20,7 +21,7 @@ class Failure(NamedTuple):
     ``kind`` is ``expectation``, ``event`` (it cannot happen there) or ``given``. ``problem`` is what is wrong, for an
     expectation what came instead of what was ``expected``; ``label`` stands under the carets, ``cause`` is the event
     that the expectation is about, ``because`` the rule that decided, ``could`` the events that could happen there, and
-    ``limits`` how far each limit was used by then.
+    ``limits`` how far each limit was used by then, ``help`` the way out where it is known.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Failure(NamedTuple):
     because: str = ""
     could: tuple[str, ...] = ()
     limits: tuple[LimitHit, ...] = ()
+    help: str = ""
 
 
 class Result(NamedTuple):
@@ -84,9 +86,13 @@ def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | N
     if miss is None:
         return None
     player = seen.player
-    limits = tuple(player.compiled.standings(player.seen(), player.at))
+    order = [limit.id for limit in player.policy.limits]
+    hits = player.compiled.standings(player.seen(), player.at)
+    limits = tuple(sorted(hits, key=lambda hit: order.index(limit_name(hit.resource, hit.scope))))
     got, because = miss.got, miss.because
-    return Failure("expectation", expected.span, got, f"got: {got}", miss.expected, cause, because, (), limits)
+    return Failure(
+        "expectation", expected.span, got, f"got: {got}", miss.expected, cause, because, (), limits, miss.help
+    )
 
 
 def _not_given(problem: Impossible, case: Case) -> Failure:

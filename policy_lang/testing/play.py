@@ -62,6 +62,8 @@ class Player:
         """What ended children have used."""
         self._budgets: dict[str, Budget] = {}
         self._calls = self._rounds = 0
+        self._from = 0
+        """Where the records of the last event begin, those of what had to come before it left out."""
         self._due: dict[str, int] = {}
         """When a further attempt of a tool call begins (ms)."""
         self._begin(given)
@@ -98,10 +100,10 @@ class Player:
     # ---- one event of a test
 
     def play(self, event: Event) -> list[Record]:
-        """Send one event and whatever a driver sends with it. Raises ``Impossible``."""
-        first = len(self.records)
+        """Send one event and what a driver sends after it, which is returned. Raises ``Impossible``."""
+        self._from = len(self.records)
         _PLAY[event.kind](self, event)
-        return self.records[first:]
+        return self.records[self._from :]
 
     def _call(self, event: Event) -> None:
         if self.phase == Phase.WAITING:
@@ -132,6 +134,7 @@ class Player:
         call = self.state.call
         if self.phase != Phase.CALLING or call is None:
             raise self._impossible("the model is not asked anything here")
+        self._from = len(self.records)
         return call.id, call.attempt
 
     def _answers(self, event: Event) -> None:

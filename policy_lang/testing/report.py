@@ -118,4 +118,6 @@ def _notes(failure: Failure, finding: Diagnostic, paint: Paint) -> list[str]:
         said.append(("possible here", quoted([f"when {event}" for event in failure.could])))
     if failure.limits:
         said.append(("used by then", ", ".join(f"{limit_words(hit)} {standing(hit)}" for hit in failure.limits)))
+    if failure.help:
+        said.append(("help", failure.help))
     return [f"{gutter} {paint('=', 'frame')} {paint(f'{name}:', 'strong')} {clean(text)}" for name, text in said]

@@ -93,7 +93,7 @@ def lines(made: Sequence[tuple[str, ...]]) -> list[str]:
     if len(made) > SHOWN:
         hidden = len(made) - SHOWN
         shown = [HEAD, made[0], ("…", "", f"{hidden} events", "", "", ""), *made[hidden + 1 :]]
-    table = [[_cell(text) for text in row] for row in shown]
+    table = [[*map(_cell, row[:-1]), clean(row[-1])] for row in shown]
     used = [i for i in range(len(HEAD)) if any(row[i] for row in table[1:])]
     widths = {i: max(width(row[i]) for row in table) for i in used}
     return [_line(row, used, widths) for row in table]
