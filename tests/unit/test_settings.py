@@ -8,7 +8,7 @@ import pytest
 
 from engine.clients.spec import PROVIDERS
 from policy_lang import settings
-from policy_lang.settings import ClientSettings, SettingsError, loads
+from policy_lang.settings import AgentSettings, ClientSettings, SettingsError, loads
 
 WHOLE = """
 # the clients of the support agent
@@ -35,8 +35,93 @@ def test_a_whole_file() -> None:
     )
 
 
+AGENTS = """
+[agents.explore]
+description = "finds its way in the code"
+instructions_file = "explore.md"
+client = "small"
+tools = ["search.py:find,read", "files"]
+max_output = 2_000
+
+[agents.review]
+description = "reads with care"
+instructions = "Be strict."
+tools = "review.py"
+"""
+
+
+def test_agents() -> None:
+    found = loads(AGENTS, "x/policy.toml")
+    assert found.agents == {
+        "explore": AgentSettings(
+            "explore",
+            "finds its way in the code",
+            instructions_file="explore.md",
+            client="small",
+            tools=("search.py:find,read", "files"),
+            max_output=2_000,
+        ),
+        "review": AgentSettings("review", "reads with care", instructions="Be strict.", tools=("review.py",)),
+    }
+    assert found.place("explore", "client", "agents") == "x/policy.toml:5"
+    assert found.place("review", "client", "agents") == "x/policy.toml:9"
+
+
+def test_a_client_and_an_agent_of_one_name_have_each_their_own_lines() -> None:
+    text = '[agents.a]\ndescription = "x"\nmax_output = 1\n[clients.a]\nwire = "openai"\nmodel = "m"\n'
+    found = loads(text)
+    assert (found.place("a"), found.place("a", "max_output"), found.place("a", "max_output", "agents")) == (
+        "policy.toml:4",
+        "policy.toml:4",
+        "policy.toml:3",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agents = 5\n", "policy.toml:1: `agents` is not a table; write `[agents.NAME]`"),
+        ("[agent.a]\n", "policy.toml: unknown setting `agent`; did you mean `agents`?"),
+        (
+            "[agents.a]\n",
+            'policy.toml:1: the agent `a` has no `description`; write `description = "…"`: it tells the model what '
+            "the agent is good for",
+        ),
+        (
+            '[agents.a]\ndescription = "x"\nclinet = "b"\n',
+            "policy.toml:3: unknown setting `clinet` of the agent `a`; did you mean `client`?",
+        ),
+        (
+            "[agents.a]\nmodel = 1\n",
+            "policy.toml:2: unknown setting `model` of the agent `a`; known: `description`, `instructions`, "
+            "`instructions_file`, `client`, `tools` and `max_output`",
+        ),
+        ('[agents.a]\ndescription = ["x"]\n', "policy.toml:2: `description` of the agent `a` takes a text"),
+        ("[agents.a]\ntools = 5\n", "policy.toml:2: `tools` of the agent `a` takes a text, or a list of texts"),
+        ("[agents.a]\ntools = [5]\n", "policy.toml:2: `tools` of the agent `a` takes a text, or a list of texts"),
+        ('[agents.a]\ntools = [" "]\n', "policy.toml:2: `tools` of the agent `a` is empty"),
+        ('[agents.a]\ndescription = " "\n', "policy.toml:2: `description` of the agent `a` is empty"),
+        ("[agents.a]\nmax_output = 0\n", "policy.toml:2: `max_output` of the agent `a` must be at least 1"),
+        (
+            '[agents.a]\ndescription = "x"\ninstructions = "y"\ninstructions_file = "z"\n',
+            "policy.toml:4: the agent `a` has both `instructions` and `instructions_file`; leave one out",
+        ),
+        ('[agents." "]\n', "policy.toml:1: the name of an agent cannot be empty; write `[agents.NAME]`"),
+        (
+            'agents = {a = "x"}\n',
+            "policy.toml: the agent `a` is not a table; write a table `[agents.a]` with `description`",
+        ),
+    ],
+)
+def test_what_is_said_about_wrong_agents(text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        loads(text)
+    assert str(raised.value) == message
+
+
 def test_an_empty_file_declares_nobody() -> None:
     assert loads("").clients == {}
+    assert loads("").agents == {}
     assert loads("[clients]\n").clients == {}
 
 
@@ -51,7 +136,10 @@ def test_wires_are_those_of_the_clients() -> None:
         ("[clients.a\n", "policy.toml:1: not valid TOML: expected ']' at the end of a table declaration"),
         ("a = ", "policy.toml: not valid TOML: invalid value"),
         ("[client.a]\n", "policy.toml: unknown setting `client`; did you mean `clients`?"),
-        ("\nport = 5\n", "policy.toml:2: unknown setting `port`; known: tables `[clients.NAME]`, and `[lint]`"),
+        (
+            "\nport = 5\n",
+            "policy.toml:2: unknown setting `port`; known: tables `[clients.NAME]` and `[agents.NAME]`, and `[lint]`",
+        ),
         ("clients = 5\n", "policy.toml:1: `clients` is not a table; write `[clients.NAME]`"),
         (
             '[clients]\n\nsmall = "gpt"\n',
