@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from msgspec import structs
+
 from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
@@ -29,8 +31,9 @@ from engine.run.inputs import Input, by_name, opening
 from engine.run.listeners import Listener, Observer, together
 from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive
+from engine.run.migration import migrated
 from engine.run.narrator import Narrator
-from engine.run.records import HostRecord, other_policy, record_of, recorded_spec
+from engine.run.records import HostRecord, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
 from engine.run.result import OpenRequest, RunResult, result_of, suspended_result
@@ -42,6 +45,7 @@ from engine.run.timers import Clock, system_clock
 from engine.run.tools import Tool, ToolContext, toolbox
 from engine.run.tree import Stage, Tree
 from engine.store import MemoryStore, Store
+from engine.store import Recorded as Journaled
 from engine.store.leases import thread_key
 from engine.store.protocol import Answer, RequestRecord
 
@@ -187,7 +191,7 @@ class Driver:
                 overhead=role.overhead,
                 clients=role.infos,
             )
-            store.begin(record_of(spec, role.policy_json, HostRecord.of(self._host, spec)))
+            store.begin(record_of(spec, role.policy_json, HostRecord.of(self._host, spec, self.compiled.policy)))
             return self._go(spec, store, contents, (), stream, held)
         except BaseException:
             self._left(thread, None, held)
@@ -197,16 +201,18 @@ class Driver:
         """Start a run whose events can be followed: ``async for event in driver.stream(question)``."""
         return self.start(input, thread=thread, run_id=run_id, stream=True)
 
-    def resume(self, run_id: str, *, stream: bool = False) -> RunHandle:
-        """Go on with a run whose process died, from its journal. A run that has ended just gives its result.
+    def resume(self, run_id: str, *, stream: bool = False, migrate: bool = False) -> RunHandle:
+        """Go on with a run that is suspended, or whose process died, from its journal. An ended one gives its result.
 
-        What was in flight is started again, with the same idempotency keys; nothing else happens twice.
+        What was in flight is started again, with the same idempotency keys; nothing else happens twice. ``migrate``: go
+        on under this driver's policy and with its clients where they are others than the run began with; the journal
+        keeps that.
 
         Raises:
-            RunError: no journal, another policy or other clients than it began with.
+            RunError: no journal; another policy, clients or resolvers than it began with, unless ``migrate``.
             JournalError: there is no such run, or (``LeaseError``) another process drives it.
         """
-        return self._resume(run_id, stream, "")
+        return self._resume(run_id, stream, "", migrate)
 
     def cancel(self, run_id: str, cause: str = "user") -> RunHandle:
         """End a run that nobody drives, one that is suspended or whose process died: its conversation is closed.
@@ -282,7 +288,7 @@ class Driver:
 
     # Inside.
 
-    def _resume(self, run_id: str, stream: bool, cause: str) -> RunHandle:
+    def _resume(self, run_id: str, stream: bool, cause: str, migrate: bool = False) -> RunHandle:
         _needs_loop("resume")
         if self.journal is None:
             raise RunError("this driver has no journal to resume from: pass `journal=`")
@@ -293,6 +299,8 @@ class Driver:
         held = None if record.ended and not in_tree else self._enter(record.top, record.thread)
         try:
             if in_tree:
+                if migrate:
+                    raise ValueError(f"run {run_id} may have agents below it: a tree cannot go on under something else")
                 told = self._told(run_id, stream)
                 tree = self._tree(run_id, self.journal, record.thread, told)
                 if record.fingerprint != self.compiled.fingerprint:
@@ -301,17 +309,31 @@ class Driver:
                 regrow(tree, self.journal, cause)
                 return handle
             loaded = self.journal.load(run_id)
+            if migrate:
+                loaded = self._migrated(loaded)
             spec = recorded_spec(
-                loaded, self.compiled, self._host, lambda: self._thread_used(record.thread), self._role.infos
+                loaded,
+                self.compiled,
+                self._host,
+                lambda: self._thread_used(record.thread),
+                self._role.infos,
+                ending=bool(cause) or record.ended,
             )
-            recorded = tuple((step.event, step.digest) for step in loaded.steps)
-            return self._go(spec, self.journal, Contents(self.journal), recorded, stream, held, cause)
+            return self._go(spec, self.journal, Contents(self.journal), steps_of(loaded), stream, held, cause)
         except BaseException as exc:
             if held is not None or not record.ended:
                 self._left(record.thread, None, held)
             if isinstance(exc, ValueError):
                 raise RunError(str(exc)) from None
             raise
+
+    def _migrated(self, loaded: Journaled) -> Journaled:
+        """The run bound to this driver's policy and host. Raises ``ValueError`` if they cannot take it over."""
+        changed = migrated(loaded, self.compiled, self._role.policy_json, self._host, self._clock())
+        if changed is None:
+            return loaded
+        self._kept().rebind(changed)
+        return structs.replace(loaded, record=changed)
 
     def _kept(self) -> Store:
         if self.journal is None:

@@ -49,6 +49,8 @@ class RunSpec(Struct, frozen=True):
     messages: tuple[str, ...]
     client: str
     model: str = ""
+    models: tuple[tuple[int, str], ...] = ()
+    """From which call on, by its number, the client has had another model."""
     thread: str | None = None
     parent: str | None = None
     fingerprint: str = ""

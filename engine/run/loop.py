@@ -203,11 +203,14 @@ class _Turn:
         self.calls += 1
         spec = self.spec
         refs = self.effects.posted() if spec.node else ()
+        model = spec.model
+        for first, other in spec.models:
+            model = other if self.calls >= first else model
         return e.CallRequested(
             at=at,
             call=str(self.calls),
             client=spec.client,
-            model=spec.model,
+            model=model,
             input_tokens=None if spec.overhead is None else self._input_tokens(refs),
             max_output=spec.max_output,
             refs=refs,

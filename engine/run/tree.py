@@ -186,7 +186,7 @@ class Tree:
                 self.ledger.ended(seat.id, self.now())
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
-        host = HostRecord.of(seat.role.host, spec)
+        host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy)
         record = record_of(spec, seat.role.policy_json, host)
         return structs.replace(
             record,

@@ -51,6 +51,7 @@ _BEGIN_RUN: Final = f"INSERT INTO runs ({_COLUMNS}) SELECT {_PLACES}"
 _APPEND: Final = "INSERT INTO events (run, seq, event, decision, digest) VALUES (?, ?, ?, ?, ?)"
 _APPEND_HELD: Final = f"INSERT INTO events (run, seq, event, decision, digest) SELECT ?, ?, ?, ?, ? WHERE {_HELD}"
 _AWAKE: Final = f"UPDATE runs SET status = '{RUNNING}' WHERE run = ? AND status = '{SUSPENDED}'"
+_REBIND: Final = "UPDATE runs SET policy = ?, fingerprint = ?, host = ?, semantics = ? WHERE run = ?"
 _ENDED: Final = "UPDATE runs SET status = ?, used = ? WHERE run = ?"
 
 
@@ -90,6 +91,17 @@ class SqliteStore:
             raise self._lost(record.top) from None
         if record.root is not None:
             self._tops[record.run] = record.root
+
+    def rebind(self, record: RunRecord) -> None:
+        sql = _REBIND
+        values: Row = (record.policy, record.fingerprint, record.host, record.semantics, record.run)
+        owner = self._held.get(record.top)
+        if owner is not None:
+            sql, values = f"{sql} AND {_HELD}", (*values, record.top, owner)
+        try:
+            self._database.write(sql, values)
+        except Unchanged:
+            raise unknown_run(record.run) if owner is None else self._lost(record.top) from None
 
     def append(self, run: str, seq: int, event: AnyEvent, decision: AnyDecision) -> None:
         try:

@@ -244,7 +244,7 @@ async def test_a_run_goes_on_under_the_policy_it_began_with(case: Case) -> None:
 @reproduces("tf.changes.named_llm")
 async def test_a_run_goes_on_with_the_models_it_began_with(case: Case) -> None:
     store = await ended(FREE, "one")
-    with pytest.raises(RunError, match="began with client `primary` as scripted one; now it is scripted scripted"):
+    with pytest.raises(RunError, match="client primary: scripted one in the journal, scripted scripted now"):
         await Driver(FREE, model(says()), journal=store).resume("r")
     assert case["expect"]["fingerprints_differ"]
 

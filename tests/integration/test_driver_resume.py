@@ -272,15 +272,15 @@ def killed_early():
 
 def test_another_policy_is_refused():
     store = killed_early()
-    with pytest.raises(RunError, match="began under another policy"):
+    with pytest.raises(RunError, match=r"began under another policy: limit tool_iterations: 1 in the journal, not now"):
         resume(Driver(limits(llm_calls=4), Model(), journal=store))
     assert resume(driver(store)).status == "finalized"
 
 
 def test_other_clients_are_refused_by_name():
-    with pytest.raises(RunError, match="client `main` as fake fake-1; now it is fake fake-2"):
+    with pytest.raises(RunError, match="with another host: client main: fake fake-1 in the journal, fake fake-2 now"):
         resume(driver(killed_early(), Model(model="fake-2")))
-    with pytest.raises(RunError, match="a client named `main`, which this driver does not have"):
+    with pytest.raises(RunError, match="client main: fake fake-1 in the journal, none now"):
         resume(driver(killed_early(), Model(name="other")))
 
 
