@@ -163,7 +163,7 @@ class Watch:
             assert running <= one.budget.concurrent.maximum
             assert one.children <= (one.budget.children.maximum if one.budget.children else NO_TIME)
         if isinstance(decision, d.Call | d.Execute | d.Spawn):
-            assert all(event.at < above.deadline for above in ledger.path(node)), ("L8", node, event)
+            assert all(above.time(event.at) < above.deadline for above in ledger.path(node)), ("L8", node, event)
         before = self.used.get(node)
         now = account.used
         if before is not None and before[0] == state.book.run.id:
