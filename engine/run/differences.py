@@ -74,12 +74,14 @@ def _of_entries(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> s
         )
         return f"{name}, {inside}"
     resource = then.get("resource", "")
-    unit = RESOURCES[resource].unit if resource in RESOURCES else "count"
     field = next(key for key in ("max", *sorted(then.keys() | now.keys())) if then.get(key) != now.get(key))
+    known = RESOURCES[resource].unit if resource in RESOURCES else "count"
+    unit = "duration" if field in _DURATIONS else known
     called = name if field == "max" else f"{name}, {_FIELDS.get(field, field)}"
     return _of_values(called, then.get(field), now.get(field), unit)
 
 
+_DURATIONS: Final = ("timeout", "ask_within", "reset")
 _FIELDS: Final = {"then": "ladder", "ask_within": "ask within"}
 
 

@@ -134,7 +134,14 @@ def recorded_spec(
         if not then.messages:
             raise ValueError(f"run {record.run} was killed before its first event: start it anew, with another id")
         used = thread_used()
-        began = RunStarted(record.started, record.run, thread_used=used, clients=infos, refs=then.messages)
+        began = RunStarted(
+            record.started,
+            record.run,
+            fingerprint=record.fingerprint,
+            thread_used=used,
+            clients=infos,
+            refs=then.messages,
+        )
     if not isinstance(began, RunStarted):
         raise ValueError(f"the journal of run {record.run} does not begin with its start")
     return RunSpec(
@@ -148,7 +155,7 @@ def recorded_spec(
         models=then.models,
         thread=record.thread,
         parent=record.parent,
-        fingerprint=record.fingerprint,
+        fingerprint=began.fingerprint,
         thread_used=began.thread_used,
         max_output=then.max_output,
         overhead=then.overhead,
