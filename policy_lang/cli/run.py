@@ -16,7 +16,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from policy_lang.cli import USAGE, run_clients, run_options, run_people
+from policy_lang.cli import USAGE, run_agents, run_clients, run_options, run_people
 from policy_lang.cli.options import add_policy_options
 from policy_lang.names import quoted
 
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace, command: str = "policy run") -> int:
     expected = (
         _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
         RunError, JournalError, ProtocolError, NotInstalledError, NotFound, run_people.NobodyError,
+        run_agents.AgentsError,
     )  # fmt: skip
     try:
         return _run(args)
@@ -135,27 +136,47 @@ def _driver(
     record = store.record(args.resume) if store is not None and args.resume is not None else None
     policy = _policy(args, record)
     view.limits = [limit.id for limit in policy.limits]
-    clients = run_clients.clients(args, policy, record)
-    if record is None:
+    settings = run_clients.settings_of(args)
+    if settings is not None:
+        args.settings = settings.path  # to be given again when the run is resumed
+    agents = run_agents.registered(args.agents, settings)
+    clients = run_clients.clients(args, policy, record, settings, run_agents.wanted(agents))
+    tools = host_files.tools(args.tools)
+    if agents:
+        run_agents.check_tools(tools)
+    if store is not None and record is not None:
+        run_agents.check_resumed(store, record, agents)
+    else:
         _hint_threads(policy, args)
+        run_agents.hint(policy, agents, args.told_as)
+    try:
+        return Driver(
+            policy,
+            clients,
+            tools,
+            agents=[each.agent for each in agents],
+            system=args.system,
+            resolvers=_resolvers(args, policy),
+            approver=run_people.approver(args, policy, view),
+            journal=store,
+            log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
+            max_output=args.max_output,
+            telemetry=telemetry,
+        )
+    except ValueError as problem:  # agents that do not fit the rest
+        raise _Unusable(str(problem)) from None
+
+
+def _resolvers(args: argparse.Namespace, policy: Policy) -> dict[str, Any]:
+    from policy_lang.cli import host_files
+
     resolvers = host_files.resolvers(args.resolvers)
     for name in policy.resolvers():
         if name not in resolvers:
             print(
                 f"{args.told_as}: no --resolvers file has `{name}`: the step behind it will be taken", file=sys.stderr
             )
-    return Driver(
-        policy,
-        clients,
-        host_files.tools(args.tools),
-        system=args.system,
-        resolvers=resolvers,
-        approver=run_people.approver(args, policy, view),
-        journal=store,
-        log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
-        max_output=args.max_output,
-        telemetry=telemetry,
-    )
+    return resolvers
 
 
 def _hint_threads(policy: Policy, args: argparse.Namespace) -> None:

@@ -66,21 +66,26 @@ def _base_url(text: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("", text)
 
 
-def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) -> dict[str, HttpClient]:
+def clients(
+    args: argparse.Namespace,
+    policy: Policy,
+    record: RunRecord | None,
+    settings: Settings | None,
+    wanted: Mapping[str, str] = {},
+) -> dict[str, HttpClient]:
     """The clients that this policy can use, by name, the one that is asked first in front.
 
+    ``wanted`` are those that agents name, each with who names it.
+
     Raises:
-        ClientsError: none is named, one that the policy names is missing, or one cannot be made (a key is missing).
-        SettingsError: the settings file cannot be used.
+        ClientsError: none is named, one that is wanted is missing, or one cannot be made (a key is missing).
     """
-    settings = _settings(args)
-    models: list[Model] = args.model or (_recorded(record) if record is not None else [])
     known = settings.clients if settings else {}
-    primary, given = _primary(models, known)
-    names = [primary, *(name for name in policy.clients() if name != primary)]
-    if record is not None:
-        names = list(dict.fromkeys([*names, *(model.name for model in _recorded(record))]))
-    _all_there(policy, names, given, known, settings)
+    recorded = _recorded(record, known) if record is not None else []
+    primary, given = _primary(args.model or recorded, known)
+    wanted = dict.fromkeys(policy.clients(), f"the policy `{policy.name}`") | dict(wanted)
+    names = list(dict.fromkeys([primary, *wanted, *(model.name or model.spec for model in recorded)]))
+    _all_there(wanted, given, known, settings)
     urls = dict(args.base_url)
     for name in urls:
         if name and name not in (everybody := {*names, *given, *known}):
@@ -88,7 +93,8 @@ def clients(args: argparse.Namespace, policy: Policy, record: RunRecord | None) 
     return {name: _client(name, given.get(name), settings, urls) for name in names if name in given or name in known}
 
 
-def _settings(args: argparse.Namespace) -> Settings | None:
+def settings_of(args: argparse.Namespace) -> Settings | None:
+    """The settings file that is given, or the one beside the policy. Raises ``SettingsError``."""
     from policy_lang import settings
 
     path = args.settings
@@ -122,18 +128,17 @@ def _primary(models: list[Model], known: Mapping[str, ClientSettings]) -> tuple[
 
 
 def _all_there(
-    policy: Policy,
-    names: Iterable[str],
+    wanted: Mapping[str, str],
     given: Mapping[str, str],
     known: Mapping[str, ClientSettings],
     settings: Settings | None,
 ) -> None:
-    for name in names:
+    for name, who in wanted.items():
         if name not in given and name not in known:
             where = f"a table [clients.{name}] in {settings.path if settings else 'policy.toml'}"
             near = _near(name, [*given, *known])
             raise ClientsError(
-                f"the policy `{policy.name}` names the client `{name}`, and nothing says what it is{near}: give "
+                f"{who} names the client `{name}`, and nothing says what it is{near}: give "
                 f"--model {name}=openai:MODEL, or {where}"
             )
 
@@ -185,8 +190,8 @@ def _usable(base_url: str | None) -> bool:
         return False
 
 
-def _recorded(record: RunRecord) -> list[Model]:
-    """The clients a journaled run began with, as ``--model`` takes them."""
+def _recorded(record: RunRecord, known: Mapping[str, ClientSettings]) -> list[Model]:
+    """The clients a journaled run began with, as ``--model`` takes them: by name alone where the settings have it."""
     import msgspec
 
     from engine.clients.spec import PROVIDERS
@@ -200,5 +205,5 @@ def _recorded(record: RunRecord) -> list[Model]:
         wire, model = host.clients[name]
         if wire not in providers:
             raise ClientsError(f"the run began with a client of its host's own ({wire}): resume it with that host")
-        models.append(Model(name, f"{providers[wire]}:{model}"))
+        models.append(Model("", name) if name in known else Model(name, f"{providers[wire]}:{model}"))
     return models

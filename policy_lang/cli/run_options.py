@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from policy_lang.cli import run_clients, run_people
+from policy_lang.cli import run_agents, run_clients, run_people
 
 
 def add_host_options(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +12,7 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     run_clients.add_arguments(parser)
     add = parser.add_argument
     add("--tools", action="append", default=[], metavar="FILE.py", help="tools: a Python file or module (repeatable)")
+    run_agents.add_argument(parser)
     add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
     run_people.add_argument(parser)
     add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")

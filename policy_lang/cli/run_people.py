@@ -74,7 +74,8 @@ def waiting(args: argparse.Namespace, store: SqliteStore, result: RunResult) -> 
 
 def _again(args: argparse.Namespace) -> str:
     """The options that the journal does not have."""
-    given = [("--tools", place) for place in args.tools] + [("--resolvers", place) for place in args.resolvers]
+    given = [("--tools", place) for place in args.tools] + [("--agents", place) for place in args.agents]
+    given += [("--resolvers", place) for place in args.resolvers]
     given += [("--base-url", f"{name}={url}" if name else url) for name, url in args.base_url]
     given += [("--settings", args.settings)] if args.settings else []
     return "".join(f" {option} {shlex.quote(value)}" for option, value in given)
