@@ -82,7 +82,7 @@ def check(
     raised for a file that is wrong or cannot be read: that is a finding too. ``params`` as ``load`` takes them.
     Without ``clients``, the names of the host's clients, every name of a client is taken for granted.
     """
-    return _judged(_read(path, root, params, clients))
+    return _judged(read(path, root=root, params=params, clients=clients))
 
 
 def checks(
@@ -117,24 +117,25 @@ def lint(
     are (``policy_lang.checking``); all of them, as they have it themselves, if nothing is said."""
     from policy_lang.checking import STRICT, findings_of
 
-    resolved = _read(path, root, params, clients)
+    resolved = read(path, root=root, params=params, clients=clients)
     return [resolved] if isinstance(resolved, Diagnostic) else findings_of(resolved, judgement or STRICT)
 
 
-def _read(
+def read(
     path: str | os.PathLike[str],
-    root: str | os.PathLike[str] | None,
-    params: Mapping[str, Any] | None,
-    clients: Iterable[str] | None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    clients: Iterable[str] | None = None,
 ) -> Resolved | Diagnostic:
-    """The policy of a file, or why that cannot be read."""
+    """A policy file with all it asks for, merged and not yet judged by rules; or why it cannot be read."""
+    from policy_lang import source as files
     from policy_lang.resolve import resolve
-    from policy_lang.source import Unreadable, read
 
     name = os.fspath(path)
     try:
-        source = read(name, name)
-    except Unreadable as problem:
+        source = files.read(name, name)
+    except files.Unreadable as problem:
         return _unreadable(problem, name)
     place = os.path.realpath(name)
     return resolve(source, place, _root(root) or os.path.dirname(place), params or {}, _known(clients))

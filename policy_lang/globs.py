@@ -11,8 +11,10 @@ LONGEST = 500
 
 def covers(wide: str, narrow: str) -> bool:
     """Does every name that matches ``narrow`` match ``wide``? Where it is not seen at once, the answer is no."""
-    if max(len(wide), len(narrow)) > LONGEST:
-        return wide in ("*", narrow)
+    if wide in ("*", narrow):
+        return True
+    if max(len(wide), len(narrow)) > LONGEST or not ("*" in wide or "?" in wide):
+        return False
     reached = {0}
     for char in narrow:
         reached = {n for at in _free(wide, reached) for n in _after(wide, at, char)}

@@ -146,8 +146,8 @@ class _Reader:
         lists = {key: self._texts((), key, table[key]) for key in _LISTS if key in table}
         for code in lists.get("no_allow") or ():
             self._code((), "no_allow", code)
-        if host := lists.get("host"):
-            self._abilities(host)
+        if (host := lists.get("host")) and not self._abilities(host):
+            lists["host"] = None  # by a misspelt one no policy is judged
         found = {key: None if value is None else tuple(value) for key, value in lists.items()}
         return LintSettings(
             path,
@@ -199,13 +199,14 @@ class _Reader:
             self._wrong(table, key, f"`{code}` is an error, which no setting changes", "remove it")
         return False
 
-    def _abilities(self, names: Collection[str]) -> None:
+    def _abilities(self, names: Collection[str]) -> bool:
         from engine.core.host import ABILITIES
 
-        for name in names:
-            if name not in ABILITIES:
-                known = f"known: {quoted(ABILITIES, 'and')}"
-                self._wrong((), "host", f"unknown ability `{name}` of a host", known, _near(name, ABILITIES))
+        unknown = [name for name in names if name not in ABILITIES]
+        for name in unknown:
+            known = f"known: {quoted(ABILITIES, 'and')}"
+            self._wrong((), "host", f"unknown ability `{name}` of a host", known, _near(name, ABILITIES))
+        return not unknown
 
     # ---- findings and their places
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from policy_lang import lint, settings
-from policy_lang.checking import Judgement
+from policy_lang import read, settings
+from policy_lang.checking import Judgement, findings_of
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.lint_settings import NOTHING_SET, LintSettings
 from policy_lang.rules import RULES
 from policy_lang.rules.subject import Surroundings
-from policy_lang.settings import ClientSettings, SettingsError
+from policy_lang.settings import ClientSettings
 
 
 class Clients:
@@ -50,6 +50,13 @@ class Clients:
         return self._read[place] or None  # a file about rules alone says nothing of clients
 
 
+class Told(NamedTuple):
+    """What was found in a file, and by which names the files were read that this depends on, itself first."""
+
+    findings: list[Diagnostic]
+    read: tuple[str, ...] = ()
+
+
 class Linter:
     """Tells the findings of one file after another. Plain data, so that it can be sent to other processes.
 
@@ -72,10 +79,19 @@ class Linter:
 
     def __call__(self, path: str) -> list[Diagnostic]:
         """Every finding, those about the settings first. Raises ``SettingsError`` for wrong clients in them."""
-        found = self.settings_of(path)
-        judgement, names = self._judgement(path, found)
-        told = lint(path, root=self.root, params=self.params, clients=names, judgement=judgement)
-        return [*found.problems, *told]
+        return [*self.settings_of(path).problems, *self.told(path).findings]
+
+    def told(self, path: str) -> Told:
+        """What is found in a policy file itself, and the files that were read for it."""
+        judgement, names = self._judgement(path)
+        resolved = read(path, root=self.root, params=self.params, clients=names)
+        if isinstance(resolved, Diagnostic):
+            return Told([resolved])
+        return Told(findings_of(resolved, judgement), tuple(source.name for source in resolved.sources))
+
+    def key(self, path: str) -> str:
+        """All that what is told of a file depends on, but for the contents of files."""
+        return repr((self._judgement(path), self.root, sorted((self.params or {}).items()), os.path.abspath(path)))
 
     def settings_of(self, path: str) -> LintSettings:
         """The settings for one policy file."""
@@ -87,8 +103,9 @@ class Linter:
             self._settings[folder] = load(place, _shown(place, path)) if place else NOTHING_SET
         return self._settings[folder]
 
-    def _judgement(self, path: str, found: LintSettings) -> tuple[Judgement, list[str] | None]:
+    def _judgement(self, path: str) -> tuple[Judgement, list[str] | None]:
         """How a file is judged, and the names of its clients."""
+        found = self.settings_of(path)
         declared, names = None, list(found.clients) if found.clients is not None else None
         if not any(problem.code == "P409" for problem in found.problems):  # else told already
             declared = self.clients.declared(path)
@@ -105,6 +122,3 @@ class Linter:
 def _shown(place: str, path: str) -> str:
     """A settings file as the user would name it: in the way in which the policy was named."""
     return place if os.path.isabs(path) else os.path.relpath(place)
-
-
-__all__ = ["Clients", "Linter", "SettingsError"]

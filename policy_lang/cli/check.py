@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return findings.run("check", args, _Checks(args))
+    check = _Checks(args)
+    return findings.run("check", args, lambda files: findings.in_processes(check, files, args.jobs))
 
 
 class _Checks:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
@@ -19,14 +19,10 @@ from policy_lang.settings import SettingsError
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "junit")
 
+T = TypeVar("T")
+
 _ENOUGH_FOR_TWO = 100
 """With fewer files, a second process costs more time than it saves."""
-
-
-class Judge(Protocol):
-    """Tells the findings of one file. It is copied into other processes, and so must be plain data."""
-
-    def __call__(self, path: str) -> list[Diagnostic]: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,14 +65,14 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
-def run(command: str, args: argparse.Namespace, judge: Judge) -> int:
-    """Judge all files, show what was found, and say by an exit code how grave it is."""
+def run(command: str, args: argparse.Namespace, judge: Callable[[list[str]], Iterable[list[Diagnostic]]]) -> int:
+    """Let ``judge`` tell the findings of each file, show them, and say by an exit code how grave they are."""
     try:
         files = list(_files(args.files))
         if not files:
             print(f"policy {command}: no *.policy files in {', '.join(args.files)}", file=sys.stderr)
             return USAGE
-        found = list(_without_repeats(_judged(files, judge, args.jobs)))
+        found = list(_without_repeats(judge(files)))
     except SettingsError as problem:
         print(f"policy {command}: {problem}", file=sys.stderr)
         return USAGE
@@ -91,8 +87,8 @@ def is_grave(finding: Diagnostic, level: str) -> bool:
     return SEVERITIES.index(finding.severity) <= SEVERITIES.index(level)
 
 
-def _judged(files: list[str], judge: Judge, jobs: int | None) -> Iterator[list[Diagnostic]]:
-    """The findings of each file, in the order of the files."""
+def in_processes(judge: Callable[[str], T], files: list[str], jobs: int | None) -> Iterator[T]:
+    """What ``judge`` makes of each file, in their order. It is sent to other processes where that is worth it."""
     if jobs is None:
         jobs = min(len(files) // _ENOUGH_FOR_TWO + 1, os.cpu_count() or 1)
     if min(jobs, len(files)) < 2:
@@ -104,7 +100,7 @@ def _judged(files: list[str], judge: Judge, jobs: int | None) -> Iterator[list[D
         yield from pool.map(judge, files, chunksize=max(1, len(files) // (4 * jobs)))
 
 
-def _without_repeats(results: Iterator[list[Diagnostic]]) -> Iterator[Diagnostic]:
+def _without_repeats(results: Iterable[list[Diagnostic]]) -> Iterator[Diagnostic]:
     """Two files may extend the same base, whose errors are then told once."""
     seen: set[tuple[object, ...]] = set()
     for found in results:

@@ -6,9 +6,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from policy_lang.cli import findings
+from policy_lang.diagnostics import Diagnostic
 from policy_lang.linting import Linter
+
+_ENOUGH_TO_REMEMBER = 10
+"""With fewer files, looking at them takes no longer than finding out that they are the same."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +24,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host",
         metavar="ABILITY,…",
-        type=findings.names,
+        type=_abilities,
         help="what the host is able to do; what it cannot honour is told",
     )
+
+    cache = parser.add_mutually_exclusive_group()
+    cache.add_argument("--no-cache", action="store_true", help="look at files anew that have not changed")
+    cache.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help=f"where findings are kept for the next run, from {_ENOUGH_TO_REMEMBER} files on (default: .policy_cache)",
+    )
+
+
+def _abilities(text: str) -> list[str]:
+    from engine.core.host import ABILITIES
+    from policy_lang.names import nearest, quoted
+
+    found = findings.names(text)
+    for name in found:
+        if name not in ABILITIES:
+            near = nearest(name, ABILITIES)
+            help = f"did you mean `{near}`?" if near else f"known: {quoted(ABILITIES, 'and')}"
+            raise argparse.ArgumentTypeError(f"unknown ability `{name}` of a host; {help}")
+    return found
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,4 +59,27 @@ def run(args: argparse.Namespace) -> int:
         host=args.host,
         file=args.settings,
     )
-    return findings.run("lint", args, linter)
+    return findings.run("lint", args, lambda files: _told(linter, files, args))
+
+
+def _told(linter: Linter, files: list[str], args: argparse.Namespace) -> Iterator[list[Diagnostic]]:
+    """What is found in each file, in their order; that of unchanged files is remembered."""
+    known: dict[str, list[Diagnostic]] = {}
+    cache = None
+    if not args.no_cache and (args.cache_dir or len(files) >= _ENOUGH_TO_REMEMBER):
+        from policy_lang.lint_cache import DIRECTORY, Cache
+
+        cache = Cache(args.cache_dir or DIRECTORY)
+        found = ((path, cache.get(path, linter.key(path))) for path in files)
+        known = {path: findings for path, findings in found if findings is not None}
+    new = findings.in_processes(linter.told, [path for path in files if path not in known], args.jobs)
+    for path in files:
+        if path in known:
+            yield [*linter.settings_of(path).problems, *known[path]]
+            continue
+        told = next(new)
+        if cache is not None:
+            cache.put(path, linter.key(path), told.read, told.findings)
+        yield [*linter.settings_of(path).problems, *told.findings]
+    if cache is not None:
+        cache.save()
