@@ -284,7 +284,7 @@ def test_what_cannot_be_resumed_says_why():
             Driver(policy(depth=1), clients, agents=agents("research"), journal=journal).resume("r")
         assert journal.leases() == []
         team = agents("research", client="")
-        with pytest.raises(RunError, match="a client named `helper`"):
+        with pytest.raises(RunError, match="client helper: fake fake-1 in the journal, none now"):
             Driver(policy(), {"main": Model()}, agents=team, journal=journal).resume("r")
         assert journal.leases() == []
 
