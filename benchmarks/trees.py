@@ -32,7 +32,7 @@ def _looks(effort: Effort) -> Section:
     section = Section(
         "A look at the ledger",
         "What a run of a tree is shown before everything that it may start, from a node with so many nodes on its path "
-        "to the root, itself included. Every node has these limits per subtree. The bar: 1 µs for each node of the path.",
+        "to the root, itself included. Every node has these limits per subtree. The bar: 1 µs a node of the path.",
         "look",
     )
     for kind, levels in cases:
@@ -67,8 +67,8 @@ def _lives(effort: Effort) -> Section:
     times = measure(cases, effort.longer(2))
     section = Section(
         "Children that come and go",
-        "All children of one node are spawned; each waits for a slot or gets one, holds and uses tokens of a carve, ends "
-        f"and is closed. The bar: {MANY:,} cost at most 75 times what {FEW} cost; it would be {MANY // FEW} if size did "
+        "All children of one node are spawned; each waits for a slot or gets one, uses tokens of a carve, ends and "
+        f"is closed. The bar: {MANY:,} cost at most 75 times what {FEW} cost; it would be {MANY // FEW} if size did "
         "not matter.",
         "child",
         few,

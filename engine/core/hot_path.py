@@ -288,6 +288,7 @@ def step(state, event):
             or event.call != call.id
             or event.attempt != call.attempt
             or event.estimated
+            or state.book.pools is not None
             <SILENT>
             <UNMETERED>
         ):

@@ -13,7 +13,8 @@ from engine.core.decisions import Illegal, Note, Queue, Refuse, Spawn, Wait
 from engine.core.ends import Result, passed, sticky, wake_at
 from engine.core.events import ChildEnded, PoolsSeen, SpawnRequested, WakeRequested
 from engine.core.machine.machine import Phase
-from engine.core.state import NO_TIME, LimitHit, Pools, Refusal, State
+from engine.core.machine.plan import Plan
+from engine.core.state import ASKED, NO_TIME, LimitHit, Pools, Refusal, State
 
 
 def pools_seen(core: Core, s: State, e: PoolsSeen) -> Result:
@@ -21,23 +22,31 @@ def pools_seen(core: Core, s: State, e: PoolsSeen) -> Result:
     if s.vars[PHASE] == Phase.ENDED:
         return s, Wait(NO_TIME)
     book, run = s.book, s.book.run
-    values = _spent_by_others(core, s.vars, book.pools or Pools(), e.pools)
+    values = _spent_by_others(core, s, e.pools)
     run = structs.replace(run, above=e.pools.deadline, opened=e.pools.opened)
     run = structs.replace(run, deadline=core.amounts.deadline(values, run, final=True))
     after = State(values, e.at, s.n, s.call, s.round, structs.replace(book, run=run, pools=e.pools))
     return after, Wait(wake_at(after), "default: ledger")
 
 
-def _spent_by_others(core: Core, values: Values, before: Pools, now: Pools) -> Values:
-    """Fuel is what is left to this run: less what others have taken since, or with what they have given back."""
+def _spent_by_others(core: Core, s: State, now: Pools) -> Values:
+    """Fuel is what is left to this run: computed anew, because others may give back what was never there."""
+    values, before = s.vars, s.book.pools or Pools()
     if before.others == now.others:
         return values
-    was, taken = dict(before.others), dict(now.others)
-    changed = list(values)
+    taken, changed = dict(now.others), list(values)
     for plan, place in core.shared_fuel:
-        more = taken.get(plan.limit.id, 0) - was.get(plan.limit.id, 0)
-        changed[place] = max(0, changed[place] - more)
+        _, maximum = core.standing(plan, values, s.book, s.at)
+        changed[place] = max(0, maximum - _own(core, plan, s) - taken.get(plan.limit.id, 0))
     return tuple(changed)
+
+
+def _own(core: Core, plan: Plan, s: State) -> int:
+    """What the run has counted of a limit that it shares, and what is held for calls about which people are asked."""
+    own: int = getattr(core.used(s.vars, s.book.spent), plan.resource)
+    if plan.resource == "tool_calls":
+        own += sum(call.status == ASKED for call in s.round)
+    return own + getattr(s.book.run.thread_used, plan.resource) if plan.limit.scope == "thread" else own
 
 
 def spawn_requested(core: Core, s: State, e: SpawnRequested | WakeRequested) -> Result:

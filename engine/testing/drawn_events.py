@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.core import events as e
 from engine.core.host import FULL
 from engine.core.messages import Finish
-from engine.core.state import ClientInfo
+from engine.core.state import NO_TIME, ClientInfo, LimitHit, Pools, Refusal
 from engine.core.vocabulary import REASONS
 from engine.testing.drawn_worlds import ADVICE, usages
 
@@ -24,6 +24,22 @@ _KINDS: list[Literal["function", "output", "hosted", "external", "handoff", "age
     *("function", "function", "function", "function", "hosted", "output"),
     *("external", "handoff", "agent"),
 ]
+
+
+_REFUSED = st.sampled_from([None, None, Refusal(LimitHit("tokens", "subtree", "r", 9, 9), "above.policy:1")])
+_POOLS = st.builds(
+    Pools,
+    others=st.lists(st.tuples(_LIMIT_IDS, st.integers(-1, 9)), max_size=2).map(tuple),
+    refused=_REFUSED,
+    rounds=_REFUSED,
+    tools=st.sampled_from([None, None, 0, 2]),
+    tools_limit=_REFUSED,
+    output=st.sampled_from([None, 1, 50]),
+    deadline=st.sampled_from([NO_TIME, NO_TIME, 5, 5_000]),
+    wall=_REFUSED,
+    opened=st.sampled_from([None, 0, 5]),
+)
+"""What no ledger shows too: a deadline of nobody, tools that nobody limits."""
 
 
 @st.composite
@@ -85,6 +101,10 @@ def hostile_events() -> st.SearchStrategy[e.AnyEvent]:
         st.builds(
             e.ExtensionAnswered, at=_TIMES, id=_LIMIT_IDS, answer=answers, amount=st.sampled_from([0, 1, 50, -1])
         ),
+        st.builds(e.PoolsSeen, at=_TIMES, pools=_POOLS),
+        st.builds(e.SpawnRequested, at=_TIMES, child=st.just("c.1"), agent=st.just("a"), queued=st.booleans()),
+        st.builds(e.WakeRequested, at=_TIMES, child=st.just("c.1"), agent=st.just("a"), refused=_REFUSED),
+        st.builds(e.ChildEnded, at=_TIMES, child=st.just("c.1"), status=st.sampled_from(["completed", "?"])),
         st.builds(e.Tick, at=_TIMES),
         st.builds(e.Cancelled, at=_TIMES),
     )

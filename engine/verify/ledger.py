@@ -11,7 +11,7 @@ from engine.core.machine.laws import Laws
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.messages import Usage
 from engine.core.policy import Ask, Consult, Extend, Finalize, Policy, Stop
-from engine.core.state import NO_TIME, Used
+from engine.core.state import Pools, Used
 from engine.core.usage import cost
 
 
@@ -45,6 +45,8 @@ class Ledger:
     granted: dict[int, int] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
     stood: int = 0
+    pools: Pools = field(default_factory=Pools)
+    """What the tree has shown last."""
 
     def extend(self, plan: Plan) -> None:
         """The extension of a limit was taken."""
@@ -71,7 +73,19 @@ class Ledger:
         self.started += ms
         self.stood += ms
 
+    def others(self, plan: Plan) -> int:
+        """What others of the tree have taken of a limit."""
+        return dict(self.pools.others).get(plan.limit.id, 0)
+
+    def counted_left(self, plan: Plan, asked: int) -> int:
+        """What is left of a counted limit, with so many calls held for people."""
+        own = self.counts.get(plan.resource, 0) + (asked if plan.resource == "tool_calls" else 0)
+        earlier = getattr(self.earlier, plan.resource) if plan.limit.scope == "thread" else 0
+        return max(0, self.maximum(plan) - own - earlier - self.others(plan))
+
     def _began(self, plan: Plan) -> int:
+        if plan.limit.scope != "run" and self.pools.opened is not None:
+            return self.pools.opened
         return self.started - self.stood if plan.limit.counting_approvals else self.started
 
     def choose(self, plan: Plan, verb: str) -> int:
@@ -122,7 +136,7 @@ class Ledger:
             "output_tokens": used.output_tokens + before.output_tokens,
             "cost": used.cost + before.cost,
         }[plan.resource]
-        return self.maximum(plan) - spent
+        return self.maximum(plan) - spent - self.others(plan)
 
     def state(self, plan: Plan, at: int, model: str, size: int) -> int:
         """What is left of an amount for a request of ``size`` tokens of input and one of output."""
@@ -139,7 +153,8 @@ class Ledger:
         """The moment by which the run must be over; less what is kept for the final call unless it is that one."""
         walls = [plan for plan in self.laws.plans if plan.resource == "wall"]
         kept = {plan.index: 0 if final else self._kept(plan) for plan in walls}
-        return min((self._began(plan) + self.maximum(plan) - kept[plan.index] for plan in walls), default=NO_TIME)
+        own = [self._began(plan) + self.maximum(plan) - kept[plan.index] for plan in walls]
+        return min([*own, self.pools.deadline])
 
     def _kept(self, plan: Plan) -> int:
         """The reserve, while a finalization is still ahead in the ladder."""

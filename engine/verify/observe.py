@@ -16,7 +16,7 @@ Observation = tuple[str, dict[str, int]]
 _SETTLING = frozenset(("answered", "empty", "paused", "failed", "unmetered", "handoff", "round", "attempt"))
 """Events that say that the attempt in flight has ended."""
 
-_VERDICT = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time")
+_VERDICT = ("unknown", "invalid", "denied", "limited", "above", "broken", "asks", "no_time")
 
 _LAST = 1_000
 """A place behind every step of every ladder."""
@@ -33,6 +33,8 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
         seen += [("unstarted", _skips(fields)), ("tool_ended", {})]
     elif event == "withheld":
         seen.append(("withheld", _skips(fields)))
+    elif effect.kind == "others":
+        seen.append(("others_returned" if fields["returned"] else "others_took", {"limit": effect.limit + 1}))
     elif event == "hosted" and effect.kind != "again":
         seen.append(("hosted", {}))
     if event == "failed":
@@ -75,7 +77,9 @@ def _of_effect(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
         case "retry", word:
             return [("retry", {"pause": int(word != "empty")})]
         case "round", _:
-            return [("round", {"late": int(_any_gone(plans, fields, walls=True))})]
+            return [("round", {"late": int(_any_gone(plans, fields, walls=True)), "spent": fields["above"]})]
+        case (("start_child" | "queue_child"), _):
+            return [("spawned", {"late": 0, "refused": fields["refused"]})]
         case ("refuse", "refused") | ("resolve", "text"):
             return [("refused", {"limit": effect.limit + 1})]
         case "execute", _ if event == "granted":
@@ -123,7 +127,8 @@ def _admission(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], e
 
 
 def _any_gone(plans: tuple[Plan, ...], fields: Mapping[str, int], *, walls: bool) -> bool:
-    return any(fields.get(p.field) == NOTHING for p in plans if (p.resource == "wall") is walls)
+    own = any(fields.get(p.field) == NOTHING for p in plans if (p.resource == "wall") is walls)
+    return own or fields["late_above" if walls else "above"] == 1
 
 
 def _about(plans: tuple[Plan, ...], fields: Mapping[str, int], effect: Effect) -> dict[str, int]:

@@ -22,13 +22,17 @@ _SAID = {
     "fallback": "another client is asked",
     "final": "admitted as the final call",
     "handoff": "another agent goes on",
+    "queue_child": "the child waits for its turn",
     "refuse": "the round is answered, not run",
+    "refuse_child": "the child is refused",
+    "others": "there is more or less of it",
     "reply": "it is answered, not run",
     "resolve": "ask the host's function",
     "retry": "a further attempt",
     "round": "the round is admitted",
     "run": "wait for the tools",
     "suspend": "the run is suspended",
+    "start_child": "the child runs",
     "stop": "cancel what is in flight",
     "wait": "wait",
 }
@@ -70,7 +74,7 @@ def _step(machine: Machine, branch: Branch) -> TraceStep:
     told = []
     for field in kind.fields:
         value = branch.fields[field.name]
-        if field.group == "amounts" and field.name.endswith("_state"):
+        if field.group == "amounts" and not field.name.endswith("above"):
             told += [f"{field.name.removesuffix('_state')}: {_AMOUNT[value]}"] if value != ENOUGH else []
         elif value:
             told.append(field.doc if field.values == (0, 1) else f"{value}: {field.doc}")

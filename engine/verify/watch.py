@@ -60,6 +60,8 @@ class Watch:
         self._tools: dict[str, _Tool] = {}
         self._question: _Question | None = None
         self._paused: int | None = None
+        self._tools_above = -1
+        """How many executions the limits of ancestors leave; below 0: any number."""
 
     def see(self, event: e.AnyEvent, decision: d.AnyDecision) -> None:
         """One more step of the run."""
@@ -70,12 +72,18 @@ class Watch:
             if self._paused is not None:
                 self.ledger.stand(self._at - self._paused)
                 self._paused = self._at
+        shown = self.ledger.pools.tools
+        self._tools_above = -1 if shown is None else shown
         self._named(decision)
         if self._question is None:
             self._unasked(decision)
         self._passed = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "skipped" and n.maximum]
         self._grants = [self._plan(n.resource, n.because) for n in decision.notes if n.kind == "extended"]
-        if isinstance(event, e.RunStarted):
+        if isinstance(event, e.PoolsSeen):
+            self._shown(event)
+        elif isinstance(event, e.SpawnRequested | e.WakeRequested):
+            self._spawned(event, decision)
+        elif isinstance(event, e.RunStarted):
             self._started(event, decision)
         elif isinstance(event, e.CallRequested | e.RetryDue | e.Resolved):
             self._asked(event, decision)
@@ -96,6 +104,24 @@ class Watch:
             self._paused = None
         elif self._paused is None:
             self._paused = self._at
+
+    def _shown(self, event: e.PoolsSeen) -> None:
+        """Others of the tree have taken more of the limits that the run shares, or given something back."""
+        if self.outcome is not None:
+            return
+        self.ledger.pools = event.pools
+        asked = sum(tool.asked and tool.pending for tool in self._tools.values())
+        left = dict(zip((ghost.name for ghost in self.laws.ghosts), self.ghosts, strict=True))
+        for plan in self.laws.plans:
+            if plan.counted and plan.limit.scope != "run":
+                more = self.ledger.counted_left(plan, asked) - left[f"left_of_{plan.name}"]
+                for _ in range(abs(more)):
+                    self._observe("others_returned" if more > 0 else "others_took", {"limit": plan.index + 1})
+
+    def _spawned(self, event: e.SpawnRequested | e.WakeRequested, decision: d.AnyDecision) -> None:
+        if isinstance(decision, d.Spawn | d.Queue):
+            late, refused = int(self.ledger.late(self._at)), int(event.refused is not None)
+            self._observe("spawned", {"late": late, "refused": refused})
 
     def _only_people(self) -> bool:
         """Is nothing in flight, and are only people awaited?"""
@@ -166,7 +192,9 @@ class Watch:
     def _ended(self, outcome: Outcome) -> None:
         self.outcome = outcome
         about = {"limit": 0, "gone": 0, "tight": 0}
-        if outcome.status == "incomplete" and not self._stopping:
+        if outcome.status == "incomplete" and self._of_ancestor(outcome):
+            pass  # whose limit it is, the tree has shown
+        elif outcome.status == "incomplete" and not self._stopping:
             plan = self._limit(outcome)
             about = self._about(plan.index)
             if outcome.limit is not None and outcome.limit.used < outcome.limit.maximum and plan.resource == "wall":
@@ -175,6 +203,16 @@ class Watch:
         for id, tool in self._tools.items():
             if not tool.results:
                 self._break(f"L3: the tool call {id} has no result at the end")
+
+    def _of_ancestor(self, outcome: Outcome) -> bool:
+        """Is it the limit of an ancestor that ends the run, and has the tree shown that this one refuses?"""
+        pools, hit = self.ledger.pools, outcome.limit
+        late = pools.wall if self._at >= pools.deadline else None
+        shown = (pools.refused, pools.rounds, pools.tools_limit, late)
+        return hit is not None and any(
+            r is not None and (r.limit.owner, r.limit.resource, r.because) == (hit.owner, hit.resource, outcome.because)
+            for r in shown
+        )
 
     def _limit(self, outcome: Outcome) -> Plan:
         hit = outcome.limit
@@ -320,8 +358,10 @@ class Watch:
         fields = {
             "final": int(decision.final),
             "why": why,
-            "late": int(any(states[i] == NOTHING for i in walls)),
-            "spent": int(any(s == NOTHING for i, s in states.items() if i not in walls)),
+            "late": int(any(states[i] == NOTHING for i in walls) or self._at >= self.ledger.pools.deadline),
+            "spent": int(
+                any(s == NOTHING for i, s in states.items() if i not in walls) or self.ledger.pools.refused is not None
+            ),
         }
         fields |= {p.field: states[p.index] for p in self.laws.plans if not p.counted}
         self._observe(kind, fields)
@@ -529,7 +569,7 @@ class Watch:
             self._observe("refused", self._about(self._plan("tool_iterations", first.because)))
             self._close([v for v in verdicts if isinstance(v, d.Reply)])
             return
-        self._observe("round", {"late": int(self.ledger.late(self._at))})
+        self._observe("round", self._admitted())
         self.ledger.count("tool_iterations")
         for index in self._passed:
             self.ledger.places[index] = self.ledger.places.get(index, 0) + 1
@@ -542,6 +582,9 @@ class Watch:
         if complete:
             self._observe("complete", {})
 
+    def _admitted(self) -> dict[str, int]:
+        return {"late": int(self.ledger.late(self._at)), "spent": int(self.ledger.pools.rounds is not None)}
+
     def _verdict(self, verdict: d.Execute | d.Ask | d.Reply) -> None:
         tool = self._tools[verdict.id]
         if not isinstance(verdict, d.Reply):
@@ -551,7 +594,9 @@ class Watch:
             tool.asked = isinstance(verdict, d.Ask) and not verdict.external
             if not tool.asked:
                 self.ledger.count("tool_calls")
-            self._observe("asked" if tool.asked else "execute", self._faults(tool))
+            above = int(self._tools_above == 0)
+            self._tools_above -= 1
+            self._observe("asked" if tool.asked else "execute", self._faults(tool) | {"above": above})
             self.breakers.start(tool, self._at)
             return
         if verdict.why in _HANDOFF:
@@ -706,7 +751,7 @@ class Watch:
             if self._refused and isinstance(decision, d.Reply):
                 self._observe("refused", self._about(self._plan("tool_iterations", decision.because)))
             elif not isinstance(decision, d.End) or _ends_round(decision.outcome):
-                self._observe("round", {"late": int(self.ledger.late(self._at))})
+                self._observe("round", self._admitted())
                 self.ledger.count("tool_iterations")
         tool = _Tool(e.Proposed(event.id, event.name, event.args, registered=event.registered))
         self._tools[event.id] = tool

@@ -42,8 +42,8 @@ OBSERVATIONS = {
     "unresolved": "the ladder of limit moves on: the host's function gave nothing, or an extension would not be enough",
     "consulted": "the host's function chose a later step of the ladder of limit; chosen: 1 + its place",
     "refused": "a round does not fit limit and is answered instead of run",
-    "round": "a round is admitted; late",
-    "execute": "a tool call is to run; unknown, invalid, denied, limited, broken, asks, no_time",
+    "round": "a round is admitted; late, spent",
+    "execute": "a tool call is to run; unknown, invalid, denied, limited, above, broken, asks, no_time",
     "asked": "a person is asked about a tool call, which is held for it; the same",
     "granted": "a person allowed a call that was asked about; broken",
     "withheld": "a call that was asked about will not run: what was held for it is given back; skips, broken",
@@ -53,6 +53,9 @@ OBSERVATIONS = {
     "hosted": "the provider executed a tool call",
     "tool_ended": "a tool call has its result",
     "complete": "every call of the round has its result",
+    "spawned": "a child is to run, now or when it has its turn; late, refused: the ledger does not allow it",
+    "others_took": "others of the tree have taken one more of limit",
+    "others_returned": "others of the tree have given back one of limit",
     "stop": "the run is stopping: what is in flight is cancelled, the rest is closed",
     "end": "the run has ended; limit: 1 + the limit that ended it; gone: nothing of it is left (amounts)",
 }
@@ -146,6 +149,7 @@ _RUN_CHECKS = (
     Check("L2", "round", "a round is admitted after the final call", holds("finalized", 0)),
     Check("L2", "execute", "a tool runs after the final call", holds("finalized", 0)),
     Check("L2", "start", "a tool starts after the final call", holds("finalized", 0)),
+    Check("L2", "spawned", "a child is spawned after the final call", holds("finalized", 0)),
     Check("L3", "call", "a call is admitted while a tool call is open", none("running")),
     Check("L3", "attempt", "a further attempt is admitted while a tool call is open", none("running")),
     Check("L3", "end", "the run ends while a tool call is open", any_of(none("running"), holds("stopping", 1))),
@@ -160,13 +164,21 @@ _RUN_CHECKS = (
     Check("L4", "asked", "a person is asked after the end, or while the run is stopping", _GOING),
     Check("L4", "granted", "a tool is allowed to run after the end, or while the run is stopping", _GOING),
     Check("L4", "start", "a tool starts after the end, or while the run is stopping", _GOING),
+    Check("L4", "spawned", "a child is spawned after the end, or while the run is stopping", _GOING),
     Check("L4", "end", "the run ends a second time", holds("over", 0)),
     Check("L8", "call", "a call is admitted at or after a deadline", seen_as("late", 0)),
     Check("L8", "attempt", "a further attempt is admitted at or after a deadline", seen_as("late", 0)),
     Check("L8", "round", "a round is admitted at or after a deadline", seen_as("late", 0)),
     Check("L8", "start", "a tool starts at or after a deadline", seen_as("late", 0)),
+    Check("L8", "spawned", "a child is spawned at or after a deadline", seen_as("late", 0)),
     Check("L8", "call", "a call is admitted although a pool has nothing left", seen_as("spent", 0)),
     Check("L8", "attempt", "a further attempt is admitted although a pool has nothing left", seen_as("spent", 0)),
+    Check("L8", "round", "a round is admitted although an ancestor has none left", seen_as("spent", 0)),
+    Check("L7", "spawned", "a child is spawned that the ledger refuses", seen_as("refused", 0)),
+    *(
+        Check("L7", seen, "a tool is to run although an ancestor has no execution left", seen_as("above", 0))
+        for seen in ("execute", "asked")
+    ),
     Check("L9", "round", "a round is admitted without a reply that asks for it", holds("flying", 0)),
     *(Check(law, seen, words, seen_as(fault, 0)) for law, fault, words in _FAULTS for seen in ("execute", "asked")),
     Check("L6", "granted", "a tool is allowed to run while its breaker is open", seen_as("broken", 0)),
@@ -306,6 +318,9 @@ def _limit_ghosts(subject: _Subject, subjects: tuple[_Subject, ...], policy: Pol
         cases.append(On("grown", Grant(subject.left, Field("amount")), subject.mine))
         if plan.resource == "tool_calls":
             cases += [On(seen, Grant(subject.left, 1)) for seen in ("withheld", "unstarted")]
+        if plan.limit.scope != "run":
+            cases.append(On("others_took", Spend(subject.left), subject.mine))
+            cases.append(On("others_returned", Grant(subject.left, 1), subject.mine))
         if plan.limit.scope == "thread":
             cases.append(On("begun", Spend(subject.left, Field(f"earlier_{plan.name}"))))
         ghosts.append(Ghost(subject.left, plan.limit.max or 0, tuple(cases)))
