@@ -417,7 +417,8 @@ class Driver:
         listeners: list[Listener] = []
         if told is not None:
             emit = told.of_child(spec.run, role.name) if role.name else told.emit
-            listeners.append(Narrator(role.compiled.core, get, emit))
+            top = bool(spec.node) and not role.name  # the tree tells where the pools of its root stand
+            listeners.append(Narrator(role.compiled.core, get, emit, pools=not top))
         if self._log is not None:
             listeners.append(Logged(self._log, role.compiled, spec.run, get))
         if self._telemetry is not None:
@@ -456,7 +457,13 @@ class Driver:
 
     def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
         stage = Stage(
-            store, self._clock, partial(self._follow, told), self._runs, self._going, self.journal is not None
+            store,
+            self._clock,
+            partial(self._follow, told),
+            self._runs,
+            self._going,
+            self.journal is not None,
+            told.emit if told is not None else None,
         )
         return Tree(stage, root, self._role, thread, self._thread_used(thread))
 

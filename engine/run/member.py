@@ -80,6 +80,7 @@ class TreeEffects(LocalEffects):
         self._stopping = self._stopping or isinstance(decision, Stop)
         if not recorded:
             self._account.book(event, decision, state)
+            self._tree.stand()
             self._tree.delegating.decided(self._seat, event, decision)
             if suspended(state):
                 self._tree.suspended(self._seat, event.at)

@@ -6,8 +6,10 @@ Nothing is decided here. What was told before a crash is not told again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from engine.core import decisions as d
+from engine.core import draws
 from engine.core import events as e
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Note
@@ -32,13 +34,31 @@ from engine.run.streaming import (
     ToolStarted,
 )
 
+SHARED: Final = ("subtree", "thread")
+"""Scopes of limits that count what runs below use too."""
+
 
 class Narrator:
-    """Turns what happens to a run into stream events and hands them to ``emit``."""
+    """Turns what happens to a run into stream events and hands them to ``emit``.
+
+    ``pools``: tell where the limits stand that the run shares with those below it; what runs a tree knows it better.
+    """
 
     streams = True
 
-    def __init__(self, core: Core, get: Callable[[str], Message], emit: Callable[[AnyStreamEvent], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        get: Callable[[str], Message],
+        emit: Callable[[AnyStreamEvent], None],
+        *,
+        pools: bool = True,
+    ) -> None:
+        self._plans = [
+            plan
+            for plan in core.plans
+            if pools or plan.resource not in draws.RESOURCES or plan.limit.scope not in SHARED
+        ]
         self._core = core
         self._get = get
         self._emit = emit
@@ -145,7 +165,7 @@ class Narrator:
 
     def _stand(self, state: State, at: int) -> None:
         core = self._core
-        for plan in core.plans:
+        for plan in self._plans:
             used, maximum = core.standing(plan, state.vars, state.book, at)
             if self._budgets.get(plan.index) != (used, maximum):
                 self._budgets[plan.index] = (used, maximum)

@@ -18,7 +18,7 @@ SUSPENDED = "suspended"
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """The run of an agent that another run has delegated to: its ``parent``, and how it ended."""
+    """The run of an agent that another run has delegated to: its ``parent``, how it ended, and which rule decided."""
 
     run_id: str
     agent: str
@@ -26,6 +26,7 @@ class ChildRun:
     reason: str
     used: Used
     parent: str
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)

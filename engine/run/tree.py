@@ -19,6 +19,7 @@ from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import QUEUED, RUNNING, SUSPENDED, Ledger
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, Used, total
+from engine.core.vocabulary import RESOURCES
 from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
@@ -30,9 +31,11 @@ from engine.run.listeners import Listener
 from engine.run.local import LocalEffects, Recorded
 from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
+from engine.run.narrator import SHARED
 from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
 from engine.run.seat import Seat
+from engine.run.streaming import Budget as StreamBudget
 from engine.run.timers import Clock
 from engine.store import JournalError, RunRecord, Store
 
@@ -55,6 +58,8 @@ class Stage(Struct, frozen=True):
     """What drives each run that goes on, by the runs' ids."""
     asks: bool
     """Can people be asked through the store?"""
+    tell: Callable[[StreamBudget], None] | None = None
+    """Who follows where the pools of the whole tree stand, if anybody does."""
 
 
 class Tree:
@@ -80,6 +85,8 @@ class Tree:
         self.over: asyncio.Future[RunResult] = self._loop.create_future()
         self.delegating = Delegating(self)
         self._broken = False
+        self._told: dict[str, tuple[int, int]] = {}
+        """Where the pools of the root stood when whoever follows was told, by the names of their limits."""
         self.left = False
         """Has the tree been left to people, who go on with it in another process?"""
 
@@ -277,7 +284,8 @@ class Tree:
         seat.spent = total((seat.spent, result.used))
         if seat.parent is not None:
             used, name = result.used, seat.role.name
-            self._ended.append(ChildRun(seat.run, name, result.status, result.reason, used, seat.parent.run))
+            ended = ChildRun(seat.run, name, result.status, result.reason, used, seat.parent.run, result.because)
+            self._ended.append(ended)
             self._close(seat)
         if not seat.ended.done():
             seat.ended.set_result(result)
@@ -308,8 +316,20 @@ class Tree:
                 return
             self._loop.call_soon(self._start, self.seats[id])
 
+    def stand(self) -> None:
+        """Whoever follows the tree is told where the limits stand that all of it shares, if that has changed."""
+        tell = self._stage.tell
+        if tell is None or self.root.id not in self.ledger.nodes:
+            return
+        for pool in self.ledger.nodes[self.root.id].pools:
+            limit, resource = pool.ceiling.limit, pool.ceiling.resource
+            if pool.shared and pool.ceiling.scope in SHARED and self._told.get(limit) != (pool.used, pool.maximum):
+                self._told[limit] = pool.used, pool.maximum
+                tell(StreamBudget(limit, resource, RESOURCES[resource].unit, pool.used, pool.maximum))
+
     def settle(self) -> None:
         """The tree is over when the run at the top has ended, and nothing below it goes on."""
+        self.stand()
         result = self.root.result
         if result is not None and not self._live and not self.root.kept and not self.over.done():
             asked: tuple[OpenRequest, ...] = ()
