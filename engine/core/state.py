@@ -220,8 +220,8 @@ class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs,
     ``rounds`` one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where.
     ``output`` is the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and
-    ``wall`` whose it is, as it stands at its end. ``opened`` is when the node's own wall began (ms): its spawn, later by
-    the time its clock stood still.
+    ``wall`` whose it is, as it stands at its end. ``opened`` is when the node's own wall began (ms): its spawn, later
+    by the time its clock stood still.
     """
 
     others: tuple[tuple[str, int], ...] = ()
