@@ -40,7 +40,7 @@ STOP_REASONS = (
 """Why a run may stop: a resource, why the model failed, or one of the ends that no limit has caused."""
 
 _REFUSING = tuple(name for name in (*TREE_RESOURCES, *RESOURCES) if name not in ("concurrent", "attempt_wall"))
-REFUSAL_REASONS = (*_REFUSING, "finalize", "closing")
+REFUSAL_REASONS = (*_REFUSING, "final", "closing")
 _COUNTABLE = (*(name for name in RESOURCES if name != "attempt_wall"), "children", "live_children")
 _GIVEABLE = (*(name for name in RESOURCES if name != "attempt_wall"), *TREE_RESOURCES)
 

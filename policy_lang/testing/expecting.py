@@ -15,7 +15,7 @@ from engine.core.state import Outcome
 from engine.core.texts import duration
 from policy_lang.cases import Expectation
 from policy_lang.testing.play import Player, Record
-from policy_lang.testing.words import amount, decision_words, outcome_words, refusal_words, verdict_words
+from policy_lang.testing.words import FINAL, amount, decision_words, outcome_words, refusal_words, verdict_words
 
 Verdict = d.Execute | d.Ask | d.Reply
 
@@ -184,7 +184,8 @@ def _queue(expected: Expectation, seen: Seen) -> Miss | None:
 
 def _refuse(expected: Expectation, seen: Seen) -> Miss | None:
     refused = [x for x in seen.decisions if isinstance(x, d.Refuse)]
-    if any(expected.word in ("", x.refusal.limit.resource) for x in refused):
+    wanted = FINAL if expected.word == "final" else expected.word
+    if any(wanted in ("", x.refusal.limit.resource) for x in refused):
         return None
     words = f"the agent to be refused{_because(expected)}"
     if refused:

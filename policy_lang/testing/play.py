@@ -77,7 +77,7 @@ class Player:
         self.ledger.begin(RUN)
         self.account = Account(self.ledger, RUN, self.compiled)
         model = self.model()
-        clients = tuple(ClientInfo(name, model) for name in (CLIENT, *self.policy.clients()))
+        clients = tuple(ClientInfo(name, model) for name in dict.fromkeys((CLIENT, *self.policy.clients())))
         used_by_others(self.ledger, RUN, given)
         self._send(e.RunStarted(0, RUN, thread, clients=clients, thread_used=earlier), supplied=True)
         if not self.ended:

@@ -15,6 +15,9 @@ from policy_lang.names import listed, quoted
 if TYPE_CHECKING:
     from policy_lang.testing.play import Player
 
+FINAL = "finalize"
+"""How the engine calls the reason of a refusal that a test calls `final`: the other is a verb in the language."""
+
 _ENDS = {"failed": "fails", "timed_out": "times out", "ok": "ok", "denied": "denied", "cancelled": "is cancelled"}
 
 
@@ -140,8 +143,8 @@ def _request(request: d.Request) -> str:
 
 def refusal_words(hit: LimitHit) -> str:
     """Why an agent is refused."""
-    if hit.resource == "finalize":
-        return "finalize (the run is at its end)"
+    if hit.resource == FINAL:
+        return "final, the run has had its final call"
     return hit.resource if hit.resource == "closing" else f"{hit.resource}, {standing(hit)}"
 
 

@@ -31,7 +31,7 @@ RULE_PAGES = [rule.code for rule in RULES]
 def test_an_example_has_the_findings_it_is_for(code: str, kind: str, tmp_path: Path) -> None:
     files = PAGES[code].example(kind)
     assert files, f"the page of {code} has no {kind.lower()} example"
-    found = lint_example(files, tmp_path)
+    found = lint_example(files, tmp_path, code)
     codes = {finding.code for finding in found if finding.code == code or finding.severity != NOTE}
     assert codes == ({code} if kind == "Bad" else set()), found
 
@@ -52,7 +52,7 @@ def test_a_rule_says_why_and_what_its_fix_does(code: str) -> None:
 def test_a_fix_does_what_its_page_promises(code: str, tmp_path: Path) -> None:
     """``none`` has no edits; another has, and the fixed example has the finding no more."""
     files = PAGES[code].example("Bad")
-    finding = next(f for f in lint_example(files, tmp_path) if f.code == code)
+    finding = next(f for f in lint_example(files, tmp_path, code) if f.code == code)
     assert bool(finding.fix) is ("\nFix: none; " not in PAGES[code].text)
     if finding.fix:
         text = finding.primary.span.source.text
