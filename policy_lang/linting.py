@@ -60,7 +60,8 @@ class Told(NamedTuple):
 class Linter:
     """Tells the findings of one file after another. Plain data, so that it can be sent to other processes.
 
-    ``tools`` and ``host`` count before what settings say, ``clients`` and ``file`` are as ``Clients`` has them.
+    ``tools`` and ``host`` count before what settings say, ``clients`` and ``file`` are as ``Clients`` has them;
+    ``seconds`` is the time to search all states of one policy, ``None`` for no search.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Linter:
         tools: Sequence[str] | None = None,
         host: Sequence[str] | None = None,
         file: str | None = None,
+        seconds: float | None = None,
     ) -> None:
         self.root, self.params, self.tools, self.host, self.file = root, params, tools, host, file
+        self.seconds = seconds
         self.clients = Clients(root, clients, file)
         self._settings: dict[str, LintSettings] = {}
 
@@ -115,6 +118,7 @@ class Linter:
             self.tools if self.tools is not None else found.tools,
             declared,
             self.host if self.host is not None else found.host,
+            self.seconds,
         )
         return Judgement(RULES, found.levels_of(path), found.no_allow, around), names
 

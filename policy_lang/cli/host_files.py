@@ -192,10 +192,18 @@ def _told(place: str, exc: BaseException) -> str:
         file, line, said = exc.filename or place, exc.lineno, exc.msg
     else:
         frames = traceback.extract_tb(exc.__traceback__)
-        own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+        own = [frame for frame in frames if "importlib" not in frame.filename and not _is_ours(frame.filename)]
         if own:
             file, line = own[-1].filename, own[-1].lineno
     if os.path.abspath(file) == os.path.abspath(place):
         file = place
     where = f"{file}:{line}" if line else file
     return f"{where}: {type(exc).__name__}{f': {said}' if said else ''}"
+
+
+def _is_ours(path: str) -> bool:
+    """A file of this project: what is wrong is what it was given."""
+    import engine
+    import policy_lang
+
+    return any(path.startswith(os.path.join(folder, "")) for m in (engine, policy_lang) for folder in m.__path__)

@@ -28,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the host is able to do; what it cannot honour is told",
     )
 
+    parser.add_argument("--explore", action="store_true", help="visit all states of each policy, to find dead rules")
+    parser.add_argument(
+        "--explore-seconds",
+        type=_seconds,
+        metavar="N",
+        help="time to visit the states of one policy (default: 1); asks for --explore",
+    )
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--no-cache", action="store_true", help="look at files anew that have not changed")
     cache.add_argument(
@@ -35,6 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"where findings are kept for the next run, from {_ENOUGH_TO_REMEMBER} files on (default: .policy_cache)",
     )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of seconds, above 0 and at most a day")
+    return seconds
 
 
 def _abilities(text: str) -> list[str]:
@@ -58,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         tools=args.tools,
         host=args.host,
         file=args.settings,
+        seconds=args.explore_seconds or (1.0 if args.explore else None),
     )
     return findings.run("lint", args, lambda files: _told(linter, files, args))
 

@@ -37,11 +37,15 @@ def one_line(text: str) -> str:
 
 
 class PlainView:
-    """One line for each thing that happens. ``limits`` are the names of the policy's limits in its file's order."""
+    """One line for each thing that happens, what runs below do indented under their agents' names.
+
+    ``limits`` are the names of the policy's limits in its file's order.
+    """
 
     def __init__(self, out: TextIO | None = None, limits: Sequence[str] = ()) -> None:
         self.out = out or sys.stderr
         self.limits = limits
+        self._top = ""
         self._budgets: dict[str, s.Budget] = {}
 
     @property
@@ -65,13 +69,18 @@ class PlainView:
         """Tell about an event."""
         if isinstance(event, s.Budget):
             self._budgets[event.limit] = event
-        elif line := self.line(event):
-            self.print(line)
+            return
+        if isinstance(event, s.RunBegan):
+            self._top = event.run
+        below, what = (whose(event, self._top), event.event) if isinstance(event, s.Below) else ("", event)
+        if line := self.line(what):
+            self.print(line, below)
 
-    def print(self, line: str) -> None:
-        print(line, file=self.out, flush=True)
+    def print(self, line: str, below: str = "") -> None:
+        """Tell a line; ``below`` says which run below the top it is about, and stands before it."""
+        print(below + line, file=self.out, flush=True)
 
-    def line(self, event: s.AnyStreamEvent) -> str:
+    def line(self, event: s.StreamEvent) -> str:
         """What to say about an event, empty if nothing."""
         match event:
             case s.RunBegan(run=run):
@@ -106,10 +115,18 @@ class PlainView:
                 return f"tool {id} {one_line(name)} {status.replace('_', ' ')}: {one_line(event.text)}"
             case s.ToolRefused(id=id, name=name):
                 return f"tool {id} {one_line(name)} not run ({event.why.replace('_', ' ')}): {one_line(event.text)}"
+            case s.Noted(note=note) if note.kind == "child":
+                return f"child {note.text.removeprefix(f'{self._top}.')}"
             case s.Noted(note=note):
                 where = f"  [{note.because}]" if note.because else ""
                 return f"note {one_line(note.text)}{where}"
         return ""
+
+
+def whose(event: s.Below, top: str) -> str:
+    """What stands before a line about a run below the one at the top: two blanks a level, its agent, its place."""
+    place = event.run.removeprefix(f"{top}.")
+    return f"{'  ' * (place.count('.') + 1)}{event.agent} {place}: "
 
 
 _ANSWERS = {
@@ -181,14 +198,14 @@ class LiveView(PlainView):
         super().show(event)
         self._live.refresh()
 
-    def print(self, line: str) -> None:
+    def print(self, line: str, below: str = "") -> None:
         from rich.text import Text
 
         kind = line.partition(" ")[0]
         style = "yellow" if " retrying in " in line else {"call": "bold", "note": "yellow"}.get(kind, "")
         if " failed" in line or " not run " in line or " timed out" in line:
             style = "red"
-        self._console.print(Text(line, style=style))
+        self._console.print(Text(below, style="cyan").append(line, style=style or "default"))
 
     def _panel(self) -> RenderableType:
         from rich.console import Group

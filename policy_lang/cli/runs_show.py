@@ -16,7 +16,7 @@ from engine.store.shared import moment
 from policy_lang.cli import approvals_words, runs_words
 from policy_lang.cli.journals import NotFound, drivers, plain, standing
 from policy_lang.cli.replay_words import decision_words, event_words, seconds
-from policy_lang.cli.run_report import amount
+from policy_lang.cli.run_report import amount, used_words
 from policy_lang.cli.stand_ins import stored_policy
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def lines(shown: Shown) -> list[str]:
     found = [f"run {plain(record.run)}", *(f"  {name:<9} {text}" for name, text in _facts(shown) if text)]
     found += _block("limits", [f"{_limit(hit):<{_width(shown)}}  {_standing(hit)}" for hit in shown.standings])
     if shown.used is not None:
-        found.append(f"  {'used':<9} {runs_words.used_words(shown.used)}")
+        found.append(f"  {'used':<9} {used_words(shown.used)}")
     found += _block("children", [_child(child) for child in shown.children])
     found += _block("requests", [approvals_words.line(request, shown.now) for request in shown.requests])
     return found + _block("events", _events(shown))

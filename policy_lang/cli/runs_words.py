@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from engine.core.state import Used
-from engine.core.texts import quantity
 from engine.store.shared import moment
 from policy_lang.cli.journals import plain, standing
+from policy_lang.cli.run_report import used_words
 
 if TYPE_CHECKING:
     from engine.core.step import Compiled
@@ -99,18 +99,6 @@ def table(rows: Sequence[Row]) -> list[str]:
     shown = [i for i, title in enumerate(_TITLES) if title != "agent" or with_agents]
     widths = {i: max(len(line[i]) for line in cells) for i in shown}
     return ["  ".join(f"{line[i]:<{widths[i]}}" for i in shown).rstrip() for line in cells]
-
-
-def used_words(used: Used) -> str:
-    """What was used, in a few words."""
-    parts = [f"{used.llm_calls:,} {'call' if used.llm_calls == 1 else 'calls'}"]
-    if used.tool_calls:
-        parts.append(f"{used.tool_calls:,} {'tool' if used.tool_calls == 1 else 'tools'}")
-    if used.tokens:
-        parts.append(f"{used.tokens:,} tokens")
-    if used.cost:
-        parts.append(quantity("money", used.cost))
-    return ", ".join(parts)
 
 
 def as_json(document: dict[str, Any]) -> str:

@@ -49,6 +49,7 @@ RULES: Final[tuple[Entry, ...]] = (
     Entry("P326", "p326_many_attempts", "failures", always=True),
     Entry("P327", "p327_unbounded_run", "limits"),
     Entry("P328", "p328_single_call", "limits", always=True),
+    Entry("P331", "p331_dead_rule", "limits"),
     Entry("P332", "p332_dead_text", "limits", always=True),
     Entry("P333", "p333_unbounded_tree", "agents", always=True),
     Entry("P334", "p334_endless_ask", "tools", always=True),

@@ -16,11 +16,15 @@ from policy_lang.settings import ClientSettings
 
 
 class Surroundings(NamedTuple):
-    """What the host is known to have. ``None`` is: nobody has said. ``host`` are the abilities of whoever drives."""
+    """What the host is known to have. ``None`` is: nobody has said. ``host`` are the abilities of whoever drives.
+
+    ``seconds`` is the time that a search through all states of a policy may take; ``None``: there is none.
+    """
 
     tools: Sequence[str] | None = None
     clients: Mapping[str, ClientSettings] | None = None
     host: Sequence[str] | None = None
+    seconds: float | None = None
 
 
 NOWHERE = Surroundings()

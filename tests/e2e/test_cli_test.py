@@ -1,0 +1,213 @@
+"""``policy test`` as a command: what it prints, what it returns, what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = """policy "good" lang 1
+param most = 20
+limits {
+  llm_calls  most  then finalize
+}
+test "the last call is the final one" {
+  given   llm_calls 19
+  when    call
+  expect  final because llm_calls
+}
+test "the first is not" {
+  when    call
+  expect  call
+}
+"""
+BAD = """policy "bad" lang 1
+test "a <strange> & \\"odd\\" name" {
+  when    call
+  expect  stop
+}
+test "fine" {
+  when    call
+  expect  call
+}
+"""
+BROKEN = 'policy "broken" lang 1\ntest "t" {\n  when  cal\n}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.policy").write_text(GOOD, encoding="utf-8")
+    return tmp_path
+
+
+def policy(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "policy_lang.cli", "test", *arguments]
+    around = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=around)
+
+
+def test_all_pass(folder: Path) -> None:
+    result = policy(folder)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ran 2 tests in 1 file: 2 passed\n", "")
+
+
+def test_those_that_pass_are_named_on_demand(folder: Path) -> None:
+    assert policy(folder, "-v").stdout.split("\n")[:2] == [
+        "passed good.policy::the last call is the final one",
+        "passed good.policy::the first is not",
+    ]
+
+
+def test_one_fails(folder: Path) -> None:
+    (folder / "bad.policy").write_text(BAD, encoding="utf-8")
+    result = policy(folder)
+    assert result.returncode == 1
+    assert 'FAILED bad.policy::a <strange> & "odd" name\n' in result.stdout
+    assert "--> bad.policy:4:11\n" in result.stdout
+    assert result.stdout.endswith("\nran 4 tests in 2 files: 1 failed, 3 passed\n")
+    assert "\x1b" not in result.stdout
+
+
+def test_the_first_failure_ends_it_on_demand(folder: Path) -> None:
+    (folder / "bad.policy").write_text(BAD, encoding="utf-8")
+    assert policy(folder, "-x").stdout.endswith("ran 1 test in 1 file: 1 failed\n")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ran"),
+    [("LAST", 1), ("good", 2), ("the*not", 1), ("good.policy::the f", 1), ("fir?t", 1), ("nothing of the kind", 0)],
+)
+def test_some_are_chosen(folder: Path, pattern: str, ran: int) -> None:
+    result = policy(folder, "-k", pattern)
+    assert result.returncode == 0
+    said = {0: "no tests ran\n", 1: "ran 1 test in 1 file: 1 passed\n", 2: "ran 2 tests in 1 file: 2 passed\n"}
+    assert result.stdout == said[ran]
+    assert policy(folder, "-k", pattern, "--fail-on-empty").returncode == (0 if ran else 1)
+
+
+def test_a_broken_file_is_told_and_the_others_run(folder: Path) -> None:
+    (folder / "broken.policy").write_text(BROKEN, encoding="utf-8")
+    result = policy(folder)
+    assert result.returncode == 2
+    assert "error[P1" in result.stdout
+    assert "--> broken.policy:3:9\n" in result.stdout
+    assert result.stdout.endswith("ran 2 tests in 1 file: 2 passed; 1 file with errors\n")
+
+
+@pytest.mark.parametrize("name", ["missing.policy", "folder"])
+def test_what_is_not_there(folder: Path, name: str) -> None:
+    (folder / "folder").mkdir()
+    result = policy(folder, name)
+    assert result.returncode == 2
+    assert name in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_host_sets_a_number(folder: Path) -> None:
+    result = policy(folder, "--set", "most=8")
+    assert result.returncode == 1
+    assert "no run comes so far without an extension: 8 of `llm_calls` are left at the start, 19 given" in result.stdout
+    assert policy(folder, "--set", "most=5m").returncode == 2
+
+
+def test_a_report_for_build_servers(folder: Path) -> None:
+    (folder / "bad.policy").write_text(BAD, encoding="utf-8")
+    (folder / "broken.policy").write_text(BROKEN, encoding="utf-8")
+    result = policy(folder, "--junit", "report.xml")
+    assert result.returncode == 2
+    root = ElementTree.parse(folder / "report.xml").getroot()
+    assert {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "0",
+    }
+    cases = {(case.get("classname"), case.get("name")): case for case in root.iter("testcase")}
+    failed = cases["bad.policy", 'a <strange> & "odd" name'].find("failure")
+    assert failed is not None
+    assert failed.get("message") == "expected: the run to stop, got: call"
+    assert "--> bad.policy:4:11" in (failed.text or "")
+    assert cases["broken.policy", "broken.policy"].find("error") is not None
+    assert len(cases["good.policy", "the first is not"]) == 0
+    assert cases["good.policy", "the first is not"].get("line") == "11"
+
+
+def test_a_report_that_cannot_be_written(folder: Path) -> None:
+    result = policy(folder, "--junit", "nowhere/report.xml")
+    assert (result.returncode, result.stderr) == (
+        2,
+        "policy test: nowhere/report.xml cannot be written: no such file or directory\n",
+    )
+
+
+def test_one_document_for_programs(folder: Path) -> None:
+    (folder / "bad.policy").write_text(BAD, encoding="utf-8")
+    result = policy(folder, "--json")
+    assert result.returncode == 1
+    document = json.loads(result.stdout)
+    assert (document["version"], document["passed"], document["failed"], document["errors"]) == (1, 3, 1, [])
+    failed = next(test for test in document["tests"] if test["status"] == "failed")
+    assert failed["name"] == 'a <strange> & "odd" name'
+    failure = failed["failure"]
+    assert (failure["expected"], failure["got"]) == ("the run to stop", "call")
+    assert (failure["file"], failure["start"], failure["end"]) == (
+        "bad.policy",
+        {"line": 4, "column": 11},
+        {"line": 4, "column": 15},
+    )
+    assert failure["events"][-1] == {
+        "time": "0s",
+        "event": "call",
+        "decision": "call",
+        "rule": "default: call",
+        "counters": "",
+    }
+
+
+def test_windows_line_ends_make_no_difference(folder: Path) -> None:
+    plain, dos = folder / "plain.policy", folder / "dos.policy"
+    plain.write_bytes(BAD.encode())
+    dos.write_bytes(BAD.replace("\n", "\r\n").encode())
+    assert policy(folder, "dos.policy").stdout == policy(folder, "plain.policy").stdout.replace("plain", "dos")
+
+
+def test_colours_are_for_terminals(folder: Path) -> None:
+    pty = pytest.importorskip("pty")
+    (folder / "bad.policy").write_text(BAD, encoding="utf-8")
+
+    def shown(**env: str) -> str:
+        master, slave = pty.openpty()
+        command = [sys.executable, "-m", "policy_lang.cli", "test", "bad.policy"]
+        around = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **env}
+        with subprocess.Popen(command, cwd=folder, stdout=slave, env=around) as process:
+            os.close(slave)
+            text = b""
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:  # Linux says so at the end
+                    break
+                if not part:
+                    break
+                text += part
+            assert process.wait(timeout=60) == 1
+        os.close(master)
+        return text.decode()
+
+    assert "\x1b[1;31mFAILED\x1b[0m" in shown(NO_COLOR="")
+    assert "\x1b" not in shown(NO_COLOR="1")
+    assert "\x1b" not in shown(NO_COLOR="", TERM="dumb")
+
+
+def test_every_example_is_tested() -> None:
+    result = policy(ROOT, "spec_examples", "--json")
+    assert result.returncode == 0, result.stdout
+    tested = {test["file"] for test in json.loads(result.stdout)["tests"]}
+    assert tested == {str(path.relative_to(ROOT)) for path in (ROOT / "spec_examples").rglob("*.policy")}
