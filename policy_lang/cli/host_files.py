@@ -202,8 +202,10 @@ def _told(place: str, exc: BaseException) -> str:
 
 
 def _is_ours(path: str) -> bool:
-    """A file of this project: what is wrong is what it was given."""
+    """A file of this project, or code that was made: what is wrong is what it was given."""
     import engine
     import policy_lang
 
-    return any(path.startswith(os.path.join(folder, "")) for m in (engine, policy_lang) for folder in m.__path__)
+    return path.startswith("<") or any(
+        path.startswith(os.path.join(folder, "")) for m in (engine, policy_lang) for folder in m.__path__
+    )
