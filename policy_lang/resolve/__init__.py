@@ -15,14 +15,14 @@ from policy_lang.cases import Case
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.report import Report
 from policy_lang.resolve import whole
-from policy_lang.resolve.files import Loader, Unit
+from policy_lang.resolve.files import Loader, Reader, Unit
 from policy_lang.resolve.layer import Layer
 from policy_lang.resolve.limits import origin
 from policy_lang.resolve.merge import Merged
 from policy_lang.resolve.merge_agents import MergedAgents
 from policy_lang.resolve.names import Names, check_settings
 from policy_lang.resolve.values import Values
-from policy_lang.source import Source
+from policy_lang.source import Source, read
 
 
 class Resolved(NamedTuple):
@@ -48,16 +48,21 @@ class Resolved(NamedTuple):
 
 
 def resolve(
-    source: Source, path: str, root: str | None, settings: Mapping[str, Any], clients: Sequence[str] | None = None
+    source: Source,
+    path: str,
+    root: str | None,
+    settings: Mapping[str, Any],
+    clients: Sequence[str] | None = None,
+    reader: Reader = read,
 ) -> Resolved:
     """Read and merge everything a source says.
 
     ``path`` is the source's absolute place, ``root`` the real directory its other files must lie
     in, ``settings`` what the host gives to its ``param``s, ``clients`` the names of its clients if
-    they are known.
+    they are known. ``reader`` reads the other files, from the disk unless an editor knows better.
     """
     report = Report()
-    loader = Loader(root, report)
+    loader = Loader(root, report, reader)
     unit = loader.load(path, source)
     chain = unit.chain()
     check_settings(chain, settings, report)

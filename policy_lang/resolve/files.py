@@ -7,6 +7,7 @@ findings at the statement that asked for the file. Knows paths and statements, n
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
@@ -21,6 +22,10 @@ MAX_DEPTH = 16
 
 IMPORTED = (tree.Header, tree.Import, tree.Let, tree.Breaker, tree.Tool, tree.Test, tree.Broken)
 """What an imported file may contain. Limits and all that goes with them come by ``extends`` only."""
+
+
+Reader = Callable[[str, str], Source]
+"""Gives the file at a path, to be called by a name in findings. Raises ``Unreadable``."""
 
 
 class Unit:
@@ -72,9 +77,10 @@ def _is_broken(statement: tree.Statement) -> bool:
 class Loader:
     """Loads a file and everything it asks for. ``root`` is absolute and real; ``None`` allows no other file."""
 
-    def __init__(self, root: str | None, report: Report) -> None:
+    def __init__(self, root: str | None, report: Report, reader: Reader = read) -> None:
         self.root = root
         self.report = report
+        self.reader = reader
         self.sources: list[Source] = []
         """Every source read, the named one first."""
         self._done: dict[str, Unit] = {}
@@ -146,7 +152,7 @@ class Loader:
         if done is None:
             name = os.path.normpath(os.path.join(os.path.dirname(unit.source.name), asked))
             try:
-                source = read(path, name)
+                source = self.reader(path, name)
             except Unreadable as problem:
                 self._unreadable(problem, path, word)
                 return None
