@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -204,6 +205,18 @@ def test_colours_are_for_terminals(folder: Path) -> None:
     assert "\x1b[1;31mFAILED\x1b[0m" in shown(NO_COLOR="")
     assert "\x1b" not in shown(NO_COLOR="1")
     assert "\x1b" not in shown(NO_COLOR="", TERM="dumb")
+
+
+def test_the_documentation_shows_what_is_printed(folder: Path) -> None:
+    page = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    text = re.search(r"```policy\n(.*?)```", page, re.DOTALL)
+    shown = re.search(r"```text\n(FAILED .*?)```", page, re.DOTALL)
+    assert text is not None
+    assert shown is not None
+    (folder / "support.policy").write_text(text[1], encoding="utf-8")
+    assert policy(folder, "support.policy").stdout == "ran 3 tests in 1 file: 3 passed\n"
+    (folder / "support.policy").write_text(text[1].replace("llm_calls        20", "llm_calls        19"), "utf-8")
+    assert shown[1] in policy(folder, "support.policy").stdout
 
 
 def test_every_example_is_tested() -> None:
