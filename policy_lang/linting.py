@@ -86,7 +86,7 @@ class Linter:
 
     def told(self, path: str) -> Told:
         """What is found in a policy file itself, and the files that were read for it."""
-        judgement, names = self._judgement(path)
+        judgement, names = self.judgement(path)
         resolved = read(path, root=self.root, params=self.params, clients=names)
         if isinstance(resolved, Diagnostic):
             return Told([resolved])
@@ -94,7 +94,7 @@ class Linter:
 
     def key(self, path: str) -> str:
         """All that what is told of a file depends on, but for the contents of files."""
-        return repr((self._judgement(path), self.root, sorted((self.params or {}).items()), os.path.abspath(path)))
+        return repr((self.judgement(path), self.root, sorted((self.params or {}).items()), os.path.abspath(path)))
 
     def settings_of(self, path: str) -> LintSettings:
         """The settings for one policy file."""
@@ -106,8 +106,8 @@ class Linter:
             self._settings[folder] = load(place, _shown(place, path)) if place else NOTHING_SET
         return self._settings[folder]
 
-    def _judgement(self, path: str) -> tuple[Judgement, list[str] | None]:
-        """How a file is judged, and the names of its clients."""
+    def judgement(self, path: str) -> tuple[Judgement, list[str] | None]:
+        """How a file is judged, and the names of its clients. Raises ``SettingsError`` for wrong clients."""
         found = self.settings_of(path)
         declared, names = None, list(found.clients) if found.clients is not None else None
         if not any(problem.code == "P409" for problem in found.problems):  # else told already
