@@ -46,7 +46,9 @@ def _own(core: Core, plan: Plan, s: State) -> int:
     own: int = getattr(core.used(s.vars, s.book.spent), plan.resource)
     if plan.resource == "tool_calls":
         own += sum(call.status == ASKED for call in s.round)
-    return own + getattr(s.book.run.thread_used, plan.resource) if plan.limit.scope == "thread" else own
+    if plan.limit.scope != "thread":
+        return own
+    return own + min(plan.maximum, getattr(s.book.run.thread_used, plan.resource))
 
 
 def spawn_requested(core: Core, s: State, e: SpawnRequested | WakeRequested) -> Result:

@@ -109,7 +109,9 @@ class Watch:
         """Others of the tree have taken more of the limits that the run shares, or given something back."""
         if self.outcome is not None:
             return
-        self.ledger.pools = event.pools
+        before, self.ledger.pools = self.ledger.pools, event.pools
+        if event.pools.others == before.others:
+            return
         asked = sum(tool.asked and tool.pending for tool in self._tools.values())
         left = dict(zip((ghost.name for ghost in self.laws.ghosts), self.ghosts, strict=True))
         for plan in self.laws.plans:

@@ -1,4 +1,4 @@
-"""Every reachable state of machines in a tree: others draw on their limits, ancestors refuse, children are asked for."""
+"""Every reachable state of machines in a tree: others draw on their limits, ancestors refuse, children are wanted."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from engine.core import decisions as d
 from engine.core import events as e
+from engine.core.core import PHASE
+from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
 from engine.core.state import decode_state, encode_state
 from engine.core.step import compile
@@ -47,7 +49,8 @@ class Among(Host):
             wish = e.SpawnRequested(at, f"run.{len(self.spawned) + 1}", "a", "", refused, draw.random() < 0.3)
             decision = super().send(wish)
             self.spawned.append(decision)
-            if isinstance(decision, d.Stop | d.End):
+            stopping = self.steps[-1].before.vars[PHASE] == Phase.STOPPING
+            if isinstance(decision, d.Stop | d.End) and not stopping:
                 return decision
         return super().send(event)
 
