@@ -30,6 +30,7 @@ def _load(name: str) -> dict[str, Case]:
 SETS: dict[str, dict[str, Case]] = {
     "call limits": _load("call_limits.json"),
     "error control": _load("error_control.json"),
+    "trees and budgets": _load("budgets.json"),
     "field faults": _load("field_faults.json"),
 }
 CASES: dict[str, Case] = {id: case for cases in SETS.values() for id, case in cases.items()}
