@@ -25,7 +25,7 @@ from engine.core.transcript import Transcript, messages
 from engine.run import approvals, calls, executions, resolvers
 from engine.run.approvals import Later
 from engine.run.contents import Contents
-from engine.run.deadlines import Deadlines
+from engine.run.deadlines import Cut, Deadlines
 from engine.run.desk import Desk
 from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
@@ -117,6 +117,8 @@ class LocalEffects:
         """What people are asked there."""
         self._written = False
         """Is all that the run waits for written down?"""
+        self._shared = self._resumed
+        """Was anything ever written down, so that others may answer what the approver here thinks about?"""
         self._looking: asyncio.TimerHandle | None = None
         self.put = contents.put
         self.get = contents.get
@@ -338,6 +340,10 @@ class LocalEffects:
         else:
             self.inbox.post(event)
 
+    def _above(self, flight: _Flight) -> Cut | None:
+        """The wall of a run above, if that is what ends an effect."""
+        return None
+
     def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
         work, timed_out = flight.work, status == "timed_out"
@@ -346,7 +352,7 @@ class LocalEffects:
         if isinstance(work, calls.Attempt):
             if not timed_out:
                 return work.failed("aborted", "cancelled")
-            by = self._deadlines.of_attempt(flight.decided, flight.deadline)
+            by = self._deadlines.of_attempt(flight.decided, flight.deadline, self._above(flight))
             call = work.effect.decision
             text = f"call {call.call} to {call.client} got no answer in time ({by.text})"
             self._note(Note("warn", text, because=by.because))
@@ -361,7 +367,7 @@ class LocalEffects:
 
     def _overdue(self, work: executions.Execution, flight: _Flight) -> e.ToolEnded:
         name = work.context.name
-        by = self._deadlines.of_tool(name, flight.decided, flight.deadline)
+        by = self._deadlines.of_tool(name, flight.decided, flight.deadline, self._above(flight))
         if by is not None:
             self._note(Note("warn", f"tool `{name}` took too long ({by.text})", because=by.because))
         return work.timed_out(by)
@@ -450,7 +456,7 @@ class LocalEffects:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        if self._written and self._parked:
+        if self._written:
             try:
                 self._at_rest()
             except JournalError as exc:
@@ -506,7 +512,7 @@ class LocalEffects:
 
     def _at_rest(self) -> None:
         """The run waits. If only people are awaited, everybody may know of what, and it need not stay here for that."""
-        if self._parked and self._only_people():
+        if (self._parked or self._shared) and self._only_people():
             self._wait_for_people()
 
     def _only_people(self) -> bool:
@@ -514,7 +520,8 @@ class LocalEffects:
 
     def _wait_for_people(self) -> None:
         desk = self._desk
-        assert desk is not None
+        if desk is None:
+            return
         self.write_down()
         self._take_up(desk)
         if self.rests:
@@ -536,7 +543,7 @@ class LocalEffects:
         if self._desk is not None and not self._written:
             asked = {f.effect.key: f.effect for f in self._flights.values() if isinstance(f.effect, Approval)}
             self._desk.ask(self._state, self._parked | asked)
-            self._written = True
+            self._written = self._shared = True
 
     def _take_up(self, desk: Desk) -> None:
         """What people have answered through the journal reaches the run."""

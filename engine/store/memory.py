@@ -75,6 +75,8 @@ class MemoryStore:
             self._settle(run, event)
         if isinstance(decision, End):
             self._records[run] = ended(record, decision)
+            if self._requests:
+                self._withdraw(run)
         elif record.status == SUSPENDED:
             self._records[run] = structs.replace(record, status=RUNNING)
 
@@ -163,6 +165,11 @@ class MemoryStore:
             current = self._leases.get(record.top)
             if current is None or current.owner != owner:
                 raise leases.lost(record.top, current)
+
+    def _withdraw(self, run: str) -> None:
+        for record in list(self._requests.values()):
+            if record.run == run and record.answer is None:
+                self._requests[record.id] = structs.replace(record, taken=True)
 
     def _settle(self, run: str, event: e.ApprovalGiven | e.ExtensionAnswered | e.ToolEnded) -> None:
         kind, answer = requests.brought(event)

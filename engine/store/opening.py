@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -74,9 +75,18 @@ def _on_its_own(path: Path, error: sqlite3.Error) -> bool:
 
 
 def _touch(path: Path) -> None:
-    """Create the file where there is none: conversations are private, so for its owner only."""
+    """Create the file where there is none: conversations are private, so for its owner only.
+
+    One that is there is not opened: closing it would take away the locks of every connection that this process has to
+    it, and another process would throw away the log that they still write to.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o600))
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o600))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise JournalError(f"{path}: it cannot be opened ({reason}); name another file") from None

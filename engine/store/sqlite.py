@@ -236,6 +236,8 @@ class SqliteStore:
         if isinstance(decision, End):
             outcome = decision.outcome
             noted.append((_ENDED, (outcome.status, dumps(outcome.used).decode(), run)))
+            if run in self._asking:
+                noted.append(sqlite_requests.withdrawn(run))
         else:
             noted.append((_AWAKE, (run,)))
         return noted

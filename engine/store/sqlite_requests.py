@@ -41,6 +41,11 @@ def settled(run: str, event: e.ApprovalGiven | e.ExtensionAnswered | e.ToolEnded
     return [(_SETTLE, (answer.verdict, answer.amount, answer.at, run, event.id, kind))]
 
 
+def withdrawn(run: str) -> Statement:
+    """What a run that ends asks no more."""
+    return "UPDATE requests SET taken = 1 WHERE run = ? AND taken = 0 AND answer IS NULL", (run,)
+
+
 def ask(
     database: Database,
     run: str,

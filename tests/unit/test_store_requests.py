@@ -6,6 +6,7 @@ import sqlite3
 import threading
 
 import pytest
+from msgspec import structs
 from store_views import Place, file, place
 
 from engine.core import decisions as d
@@ -13,7 +14,7 @@ from engine.core import events as e
 from engine.core.decisions import Request
 from engine.core.state import NO_TIME, Outcome
 from engine.store import Answer, Asked, JournalError, RunRecord, Store
-from engine.store.protocol import TooLateError
+from engine.store.protocol import LeaseError, TooLateError
 from engine.store.sqlite import SqliteStore
 
 __all__ = ["file", "place"]
@@ -246,3 +247,35 @@ def test_a_run_that_has_ended_asks_nothing(place: Place) -> None:
         store.ask("r", (MORE,))
     assert place.view().record("r").status == "cancelled"
     assert len(place.view().requests()) == 1
+
+
+def test_a_run_that_ends_withdraws_what_nobody_has_answered(place: Place) -> None:
+    store = suspended(place, REFUND, FORM)
+    store.answer("r:1.0", Answer("granted"))
+    store.append("r", 1, e.Cancelled(2), d.End(2, Outcome("cancelled")))
+    found = place.view().requests()
+    assert [(record.id, record.answer is not None, record.taken) for record in found] == [
+        ("r:1.0", True, False),
+        ("r:1.1", False, True),
+    ]
+    assert store.requests(open=True) == []
+
+
+def test_a_run_is_bound_to_another_policy_and_nothing_else_changes(place: Place) -> None:
+    store = suspended(place, REFUND, thread="t")
+    before = store.load("r")
+    store.rebind(structs.replace(before.record, policy='{"new": 1}', fingerprint="f", host='{"x": 2}', thread="u"))
+    after = place.view().load("r")
+    assert after.steps == before.steps
+    assert after.record == structs.replace(before.record, policy='{"new": 1}', fingerprint="f", host='{"x": 2}')
+    with pytest.raises(JournalError, match="no run 'q'"):
+        store.rebind(RunRecord("q", "{}", 1))
+
+
+def test_a_run_that_somebody_else_drives_is_not_bound_to_another_policy(file: Place) -> None:
+    store = suspended(file, REFUND)
+    store.acquire("r", "one", 1_000)
+    file.now += 1_000
+    file.view().acquire("r", "another", 1_000)
+    with pytest.raises(LeaseError):
+        store.rebind(structs.replace(store.record("r"), fingerprint="f"))
