@@ -39,20 +39,21 @@ class Deadlines:
         wall = min(walls, key=lambda limit: limit.max or 0, default=None)
         self._wall = Cut(f"wall {duration(wall.max or 0)}", origin_of(wall.origin, "limit wall")) if wall else None
 
-    def of_tool(self, name: str, began: int | None, deadline: int) -> Cut | None:
-        """The rule that cut an execution; ``None`` if the policy has none."""
+    def of_tool(self, name: str, began: int | None, deadline: int, above: Cut | None = None) -> Cut | None:
+        """The rule that cut an execution; ``None`` if the policy has none. ``above``: the wall of a run above."""
         facts = self._tools(name)
         own = Cut(f"timeout {duration(facts.timeout)}", facts.timeout_origin) if facts.timeout else None
-        return self._either(own, facts.timeout, began, deadline)
+        return self._either(own, facts.timeout, began, deadline, above)
 
-    def of_attempt(self, began: int | None, deadline: int) -> Cut:
-        """The rule that cut an attempt at a model."""
-        return self._either(self._attempt, self._attempt_ms, began, deadline) or self._attempt
+    def of_attempt(self, began: int | None, deadline: int, above: Cut | None = None) -> Cut:
+        """The rule that cut an attempt at a model. ``above``: the wall of a run above."""
+        return self._either(self._attempt, self._attempt_ms, began, deadline, above) or self._attempt
 
-    def _either(self, own: Cut | None, ms: int, began: int | None, deadline: int) -> Cut | None:
-        if own is not None and (self._wall is None or began is None or deadline == began + ms):
+    def _either(self, own: Cut | None, ms: int, began: int | None, deadline: int, above: Cut | None) -> Cut | None:
+        wall = above or self._wall
+        if own is not None and (wall is None or began is None or deadline == began + ms):
             return own
-        return self._wall
+        return wall
 
 
 def told_model(cut: Cut | None) -> str:

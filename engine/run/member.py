@@ -13,13 +13,16 @@ from engine.core.decisions import AnyDecision, Note, Stop
 from engine.core.machine.plan import origin_of
 from engine.core.state import NO_TIME, State
 from engine.core.step import suspended
+from engine.core.texts import duration
 from engine.run import calls
 from engine.run.agents import DELEGATE
 from engine.run.booking import Account
+from engine.run.deadlines import Cut
 from engine.run.effects import Approval, Effect, ModelCall, ToolRun, settles, tool_key
 from engine.run.local import LocalEffects
 
 if TYPE_CHECKING:
+    from engine.run.local import _Flight
     from engine.run.seat import Seat
     from engine.run.tree import Tree
 
@@ -154,6 +157,13 @@ class TreeEffects(LocalEffects):
     def _delegates_only(self) -> bool:
         flights = [flight.effect for flight in self._flights.values() if not isinstance(flight.effect, Approval)]
         return bool(flights) and all(map(_delegates, flights))
+
+    def _above(self, flight: _Flight) -> Cut | None:
+        pools = self._state.book.pools
+        if pools is None or pools.wall is None or flight.deadline < pools.deadline:
+            return None
+        limit = pools.wall.limit
+        return Cut(f"wall {duration(limit.maximum)} of {limit.owner}", pools.wall.because)
 
     def _launch(self, effect: Effect, decided: int | None) -> None:
         super()._launch(effect, decided)
