@@ -48,7 +48,8 @@ def _own(core: Core, plan: Plan, s: State) -> int:
         own += sum(call.status == ASKED for call in s.round)
     if plan.limit.scope != "thread":
         return own
-    return own + min(plan.maximum, getattr(s.book.run.thread_used, plan.resource))
+    earlier: int = getattr(s.book.run.thread_used, plan.resource)
+    return own + min(plan.maximum, earlier)
 
 
 def spawn_requested(core: Core, s: State, e: SpawnRequested | WakeRequested) -> Result:
