@@ -29,8 +29,10 @@ def migrated(recorded: Recorded, compiled: Compiled, policy: str, host: Host, at
     change = differing_host(then, compiled.policy, host)
     if record.fingerprint != compiled.fingerprint:
         change = policy_change(record, compiled) or change
-    if not change or record.ended:
+    if not change:
         return None
+    if record.ended:
+        raise ValueError(f"run {record.run} has ended ({record.status}): nothing is left to go on with otherwise")
     if then.primary not in host.clients:
         raise ValueError(f"run {record.run} calls the client `{then.primary}`: this driver must have one of that name")
     _check(recorded, compiled)

@@ -111,6 +111,8 @@ def _run(args: argparse.Namespace) -> int:
 def _store(args: argparse.Namespace) -> SqliteStore | None:
     if args.resume is not None and args.journal is None:
         raise _Unusable("--resume needs the --journal that the run was kept in")
+    if args.migrate and args.resume is None:
+        raise _Unusable("--migrate is about a run that goes on: name it with --resume")
     if args.journal is None:
         return None
     if args.resume is not None and not os.path.exists(args.journal):
@@ -205,7 +207,7 @@ def _policy(args: argparse.Namespace, record: RunRecord | None) -> Policy:
 async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -> tuple[RunResult, list[Any]]:
     """The run, shown while it goes on; its result, and where each limit stands at its end."""
     if args.resume is not None:
-        handle = driver.resume(args.resume, stream=True)
+        handle = driver.resume(args.resume, stream=True, migrate=args.migrate)
     else:
         handle = driver.stream(_question(args.question), thread=args.thread)
     release = _on_interrupt(lambda: handle.cancel("user"))

@@ -15,6 +15,9 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     run_agents.add_argument(parser)
     add("--resolvers", action="append", default=[], metavar="FILE.py", help="the functions of `using` and `consult`")
     run_people.add_argument(parser)
+    add(
+        "--migrate", action="store_true", help="resume a run also under another policy, model or resolvers than its own"
+    )
     add("--log", metavar="FILE", help="append one line of JSON for each decision (with --log-contents: texts too)")
     add("--log-contents", action="store_true", help="write what models, tools and people said into the log as well")
     add("--otel", action="store_true", help="report to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_* names")

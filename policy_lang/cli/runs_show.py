@@ -10,6 +10,7 @@ import msgspec
 from engine.core.decisions import End
 from engine.core.state import LimitHit, Outcome, Used
 from engine.core.vocabulary import RESOURCES
+from engine.run.records import Migration, host_record
 from engine.store.owners import owner_words
 from engine.store.protocol import Lease, Recorded, RequestRecord, RunRecord
 from engine.store.shared import moment
@@ -100,9 +101,18 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     if lease is not None:
         facts.append(("driven by", f"{owner_words(lease.owner)}, since {moment(lease.since)}"))
     facts.append(("policy", f"{_policy_name(record)} (fingerprint {record.fingerprint[:12]})"))
+    facts += [("changed", f"{plain(each.change)} ({moment(each.at)})") for each in _migrations(record)]
     if outcome is not None:
         facts += [("error", plain(outcome.error)), ("decided", outcome.because), ("client", plain(outcome.client))]
     return [*facts, ("problem", shown.problem)]
+
+
+def _migrations(record: RunRecord) -> tuple[Migration, ...]:
+    """When the run was made to go on under something else; hosts of another kind keep that in their own way."""
+    try:
+        return host_record(record).migrations
+    except msgspec.MsgspecError:
+        return ()
 
 
 def _status(shown: Shown) -> str:
@@ -166,6 +176,7 @@ def as_json(shown: Shown) -> str:
         "policy": _policy_name(record),
         "outcome": None if outcome is None else msgspec.to_builtins(outcome),
         "limits": [msgspec.to_builtins(hit) for hit in shown.standings],
+        "migrations": [msgspec.to_builtins(each) for each in _migrations(record)],
         "children": [child.run for child in shown.children],
         "requests": [approvals_words.plain_data(request, shown.now) for request in shown.requests],
         "event_count": len(shown.recorded.steps),

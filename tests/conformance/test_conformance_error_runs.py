@@ -241,6 +241,21 @@ async def test_a_run_goes_on_under_the_policy_it_began_with(case: Case) -> None:
     assert case["expect"]["error"]
 
 
+@reproduces("tf.verify_disabled")
+async def test_a_run_goes_on_under_another_policy_where_that_is_wanted(case: Case) -> None:
+    def look() -> str:
+        return "seen"
+
+    store, asking = RecordingStore(), (ToolRule(glob="look", ask=True),)
+    began = Driver(Policy(name="case", tools=asking), model(asks("look")), [look], journal=store)
+    assert (await began.run("question", run_id="r")).status == "suspended"
+    began.answer("r:1.0")
+    other = Policy(name="case", tools=asking, limits=(Limit(resource="llm_calls", max=3),))
+    driver = Driver(other, model(says()), [look], journal=store)
+    result = await driver.resume("r", migrate=case["config"]["disable_check"])
+    assert (result.status, case["expect"]["error"]) == ("completed", None)
+
+
 @reproduces("tf.changes.named_llm")
 async def test_a_run_goes_on_with_the_models_it_began_with(case: Case) -> None:
     store = await ended(FREE, "one")

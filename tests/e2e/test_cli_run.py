@@ -624,6 +624,23 @@ class TestApprovals:
         assert done.returncode == 0, done.stderr
         assert "nobody can be asked in this run" in said
 
+    def test_a_run_goes_on_under_another_policy_only_if_that_is_wanted(self, failing):
+        other = (failing / "failing.policy").read_text().replace("limits {", "limits {\n  tool_calls  9")
+        other = other if "tool_calls" in other else f"{other}\nlimits {{\n  tool_calls  9\n}}\n"
+        (failing / "other.policy").write_text(other)
+        with Rehearsal(self.asks()) as server:
+            more = (*self.models(server), "--journal", "j")
+            assert policy_run(failing, "failing.policy", "Hi", *more, stdin="").returncode == 3
+            run = SqliteStore(failing / "j").runs()[0].run
+            again = policy_run(failing, "other.policy", "--resume", run, *more, stdin="")
+            assert again.returncode == 2
+            assert "limit tool_calls: not in the journal, 9 now" in again.stderr
+            done = policy_run(failing, "other.policy", "--resume", run, *more, "--migrate", stdin="")
+            assert done.returncode == 3, done.stderr
+        shown = typed(failing, f"runs show {run} --journal j")
+        assert "changed   limit tool_calls: not in the journal, 9 now" in shown.stdout
+        assert policy_run(failing, "other.policy", "Hi", *more, "--migrate", stdin="").returncode == 2
+
     def test_a_person_at_the_terminal_may_put_it_off(self, failing):
         with Rehearsal(self.asks()) as server:
             leader, child = pty.openpty()

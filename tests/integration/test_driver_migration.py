@@ -138,6 +138,13 @@ def test_what_would_have_gone_otherwise_is_refused_and_nothing_changes(policy, t
     assert store.record("r").policy == before.policy
 
 
+def test_a_run_that_has_ended_goes_on_under_nothing():
+    store = suspended(limits(llm_calls=2))
+    asyncio.run(run(under(limits(llm_calls=2).model_copy(update={"tools": ASKING}), Model(), store).cancel, "r"))
+    with pytest.raises(RunError, match="has ended .cancelled.: nothing is left"):
+        resume(limits(llm_calls=5), Model(), store)
+
+
 def test_a_tree_goes_on_as_it_began():
     async def main():
         store = MemoryStore()
