@@ -156,7 +156,9 @@ class Player:
         self._obey(self._send(failed))
 
     def _tool(self, event: Event) -> None:
-        call = next((c for c in self.state.round if c.tool == event.name and c.status == STARTED), None)
+        running = [c for c in self.state.round if c.tool == event.name and c.status == STARTED]
+        # A call that waits for its next attempt is not running yet: whatever runs ends before.
+        call = min(running, key=lambda c: max(self.at, self._due.get(c.id, 0)), default=None)
         if call is None or self.phase != Phase.TOOLS:
             raise self._impossible(f"no call of `{event.name}` is running here")
         self.at = max(self.at, self._due.get(call.id, 0))
