@@ -24,10 +24,8 @@ from policy_lang.diagnostics import SEVERITIES, Diagnostic, Edit
 from policy_lang.names import nearest, quoted
 from policy_lang.report import Report
 from policy_lang.rules import BY_CODE, OFF
-from policy_lang.settings import FILE_NAME, LINT
+from policy_lang.settings import FILE_NAME, LINT, PROJECT_FILE
 from policy_lang.source import Source, Span
-
-PROJECT_FILE: Final = "pyproject.toml"
 
 LEVELS: Final = (OFF, *reversed(SEVERITIES))
 

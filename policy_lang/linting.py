@@ -15,7 +15,7 @@ from policy_lang.diagnostics import Diagnostic
 from policy_lang.lint_settings import NOTHING_SET, LintSettings
 from policy_lang.rules import RULES
 from policy_lang.rules.subject import Surroundings
-from policy_lang.settings import ClientSettings
+from policy_lang.settings import PROJECT_FILE, ClientSettings
 
 
 class Clients:
@@ -42,7 +42,7 @@ class Clients:
         Raises ``SettingsError``.
         """
         place = self.file or settings.find(os.path.dirname(os.path.abspath(path)), self.root)
-        if place is None:
+        if place is None or os.path.basename(place) == PROJECT_FILE:  # which has no clients
             return None
         place = _shown(place, path)
         if place not in self._read:

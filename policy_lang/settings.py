@@ -15,6 +15,9 @@ from policy_lang.names import a, nearest, quoted
 
 FILE_NAME: Final = "policy.toml"
 
+PROJECT_FILE: Final = "pyproject.toml"
+"""Where a project may keep its settings of rules instead."""
+
 LINT: Final = "lint"
 """The table about rules."""
 

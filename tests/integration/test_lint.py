@@ -202,6 +202,14 @@ def test_a_mistake_in_settings_is_told_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_project_file_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(f"{PRICED}on llm_failure *  fallback anybody then stop\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "pyproject.toml").write_text(PROJECT)
+    found = Linter(file=str(tmp_path / "other" / "pyproject.toml"))(str(tmp_path / "a.policy"))
+    assert [(finding.code, finding.severity) for finding in found] == [("P354", "error")]
+
+
 def test_a_table_of_another_name_is_an_error_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.policy").write_text(CLEAN)
     (tmp_path / "policy.toml").write_text("[lnt]\n")
