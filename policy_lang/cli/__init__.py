@@ -37,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors of use end in ``SystemExit(2)``, as argparse does it."""
     if sys.stdout is None:  # it was closed: whoever did that wants nothing to be said
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no reason to fail
     try:

@@ -13,7 +13,7 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import USAGE, run_agents, run_clients, run_options, run_people
@@ -209,7 +209,7 @@ async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -
     if args.resume is not None:
         handle = driver.resume(args.resume, stream=True, migrate=args.migrate)
     else:
-        handle = driver.stream(_question(args.question), thread=args.thread)
+        handle = driver.stream(_question(args), thread=args.thread)
     release = _on_interrupt(lambda: handle.cancel("user"))
     try:
         if args.json:
@@ -232,8 +232,27 @@ def _keep(view: PlainView, event: Any) -> None:
         view.show(event)
 
 
-def _question(text: str) -> str:
-    return sys.stdin.read() if text == "-" else text
+def _question(args: argparse.Namespace) -> str:
+    """The question, from wherever it comes. Raises ``_Unusable`` if it, or what is said beside it, is no text."""
+    for option, text in (("the question", args.question), ("--system", args.system), ("--thread", args.thread)):
+        if text is not None and not _is_text(text):
+            raise _Unusable(f"{option} is not UTF-8 text")
+    if args.question != "-":
+        return str(args.question)
+    source = getattr(sys.stdin, "buffer", None)
+    if source is None:
+        return sys.stdin.read() if sys.stdin is not None else ""
+    try:
+        return str(source.read(), "utf-8")
+    except UnicodeDecodeError as problem:
+        raise _Unusable(f"the question on standard input is not UTF-8 text (at byte {problem.start + 1})") from None
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8
+        return False
 
 
 def _on_interrupt(cancel: Any) -> Any:
@@ -270,7 +289,8 @@ def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any], sto
         lines = summary(result, budgets)
         if result.status == "suspended" and store is not None:
             lines += run_people.waiting(args, store, result)
-        print("\n".join(lines), file=sys.stderr)
+        with suppress(OSError):  # nobody reads it any more: the exit code tells the outcome all the same
+            print("\n".join(lines), file=sys.stderr)
     if result.status == "suspended":
         return SUSPENDED
     if result.status == "cancelled" and result.reason != "tool_stop":

@@ -6,10 +6,11 @@ tool has written is shown without control characters, so that no text can drive 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from engine.core.texts import quantity
@@ -66,7 +67,16 @@ class PlainView:
         return nullcontext()
 
     def show(self, event: s.AnyStreamEvent) -> None:
-        """Tell about an event."""
+        """Tell about an event. Where nothing can be written any more nothing is told: the run is worth more."""
+        try:
+            self._show(event)
+        except OSError:
+            self._mute()
+
+    def _mute(self) -> None:
+        self.out = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+    def _show(self, event: s.AnyStreamEvent) -> None:
         if isinstance(event, s.Budget):
             self._budgets[event.limit] = event
             return
@@ -177,7 +187,12 @@ class LiveView(PlainView):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
+
+    def _mute(self) -> None:
+        super()._mute()
+        self._console.file = self.out
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -187,7 +202,7 @@ class LiveView(PlainView):
         finally:
             self._live.start()
 
-    def show(self, event: s.AnyStreamEvent) -> None:
+    def _show(self, event: s.AnyStreamEvent) -> None:
         self._said.show(event)
         if isinstance(event, s.RetryPlanned):
             self._retry = event
@@ -195,7 +210,7 @@ class LiveView(PlainView):
             self._retry = None
         elif isinstance(event, s.CallEnded):
             self._said = s.ShownText()
-        super().show(event)
+        super()._show(event)
         self._live.refresh()
 
     def print(self, line: str, below: str = "") -> None:
@@ -238,8 +253,6 @@ def bar(used: int, maximum: int) -> RenderableType:
 
 def view_for(out: TextIO) -> PlainView:
     """Bars for a terminal that can show them, plain lines for everything else."""
-    import os
-
     if out.isatty() and os.environ.get("TERM") != "dumb":
         return LiveView(out)
     return PlainView(out)
