@@ -12,14 +12,14 @@ from engine.core.core import PHASE, REASON, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve, Retry
 from engine.core.ends import Result, end, sticky
 from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
+from engine.core.host import FULL
 from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import NO_TIME, Book, CallState, Run, State, Used, remembered
+from engine.core.outcome import NOTHING_USED, Used
+from engine.core.state import NO_TIME, Book, CallExtra, CallState, Run, State, remembered, with_extra
 from engine.core.suspension import question
 from engine.core.switching import in_force, use
 from engine.core.texts import fill
-
-_NOTHING_USED = Used()
 
 
 def run_started(core: Core, s: State, e: RunStarted) -> Result:
@@ -28,11 +28,10 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
         if e.run != s.book.run.id:
             return s, Illegal(f"run {e.run} started while run {s.book.run.id} is going on")
         return sticky(core, s) if s.book.outcome else (s, Continue("default: start"))
-    before = e.thread_used or _NOTHING_USED
-    run = Run(e.run, e.at, NO_TIME, e.thread, e.parent, e.fingerprint, e.profile, before, e.clients)
-    run = structs.replace(run, above=s.book.run.above, opened=s.book.run.opened)
-    run = structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
-    book = Book(run, (0,) * core.tools.counters, pools=s.book.pools)
+    before = e.thread_used or NOTHING_USED
+    book = Book(_begun(core, s, e, before))
+    if core.tools.counters or s.book.pools is not None:
+        book = with_extra(book, tool_counts=(0,) * core.tools.counters, pools=s.book.pools)
     states = core.amounts.states(s.vars, book, e.at)
     earlier = tuple(min(p.maximum, getattr(before, p.resource)) for p in core.thread_fuel)
     v, rule = core.react.start(s.vars, states, earlier)
@@ -40,6 +39,21 @@ def run_started(core: Core, s: State, e: RunStarted) -> Result:
     if rule.effect.kind == "end":
         return end(core, started, e.at, v, rule)
     return started, Continue(rule.origin)
+
+
+def _begun(core: Core, s: State, e: RunStarted, before: Used) -> Run:
+    known = s.book.run  # what the ledger has shown before
+    lacks = tuple(ability for ability in FULL if ability not in e.profile)
+    run = with_extra(
+        Run(e.run, e.at, NO_TIME, e.fingerprint, e.clients),
+        thread=e.thread,
+        parent=e.parent,
+        thread_used=before,
+        lacks=lacks,
+        above=known.above,
+        opened=known.opened,
+    )
+    return structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
 
 
 def call_requested(core: Core, s: State, e: CallRequested) -> Result:
@@ -76,7 +90,7 @@ def _new_exchange(core: Core, s: State) -> tuple[State, tuple[Note, ...]]:
     book = s.book
     notes: tuple[Note, ...] = ()
     if book.exchange:
-        book = structs.replace(book, exchange=())
+        book = with_extra(book, exchange=())
     if core.has_thresholds:
         for bit, threshold in core.thresholds.unused(book.crossed, book.told):
             book, note = use(book, threshold, bit)
@@ -102,7 +116,7 @@ def admit(
     """Ask the machine until it has decided; each extension it takes makes it look again."""
     v, amounts = s.vars, core.amounts
     if s.call is not None and call is not s.call:
-        call = structs.replace(call, earlier=remembered(s.call, call.id))
+        call = structs.replace(call, previous=remembered(s.call, call.id))
     if amounts.priced and amounts.price(call.model) is None:
         v, rule = core.react.unpriced(v)
         return end(core, s, at, v, rule, notes, error=f"the price table has no model named {call.model}")
@@ -132,8 +146,8 @@ def _call(
     notices: tuple[str, ...] = ()
     if core.has_thresholds:
         book, notices, notes = _thresholds(core, s, at, v, final, notes)
-    bound = call.max_output
-    if core.amounts.pools or book.pools is not None:
+    bound, kept = call.max_output, book.extra
+    if core.amounts.pools or (kept is not None and kept.pools is not None):
         bound = core.amounts.largest_output(v, book, call, final)
     admitted = CallState(
         call.id,
@@ -143,13 +157,14 @@ def _call(
         call.model,
         call.input_tokens,
         call.max_output,
-        call.pauses,
-        earlier=remembered(call, call.id),
+        None,
+        remembered(call, call.id),
+        CallExtra(call.pauses) if call.extra is not None and call.extra.pauses else None,
     )
     after = State(v, at, n, admitted, (), book)
     if not final:
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
-        hidden = core.breakers.hidden(book.breakers, at) if book.breakers else ()
+        hidden = core.breakers.hidden(kept.breakers, at) if kept is not None and kept.breakers else ()
         return after, structs.replace(asked, notices=notices, hidden=hidden) if notices or hidden else asked
     occasion = core.final_occasion(v)
     if ref and s.vars[core.asked] != occasion.code:
@@ -173,7 +188,7 @@ def _thresholds(
             told |= 1 << bit
             notices.append(fill(threshold.text or "", core.words(plan, v, book, at)))
     if crossed != book.crossed or told != book.told:
-        book = structs.replace(book, crossed=crossed, told=told)
+        book = with_extra(book, crossed=crossed, told=told)
     return book, tuple(notices), (*notes, *more)
 
 

@@ -12,21 +12,12 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import Ask, Continue, End, Execute, Illegal, Note, Reply, RunTools, Wait
 from engine.core.ends import Result, closing, passed, sticky, stopped
 from engine.core.events import ApprovalGiven, ExtensionAnswered, Tick
-from engine.core.executions import (
-    breakers_of,
-    find,
-    learn,
-    one_less,
-    reserved,
-    skipped_by,
-    uncounted,
-    with_breakers,
-    with_call,
-)
+from engine.core.executions import find, one_less, skipped_by, uncounted, with_call
 from engine.core.extending import extension_answered
+from engine.core.learning import breakers_of, learn, reserved, with_breakers
 from engine.core.machine.machine import Phase
 from engine.core.rounds import external_until, round_number, tool_deadline
-from engine.core.state import ASKED, EXTERNAL, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, NO_TIME, REPLIED, STARTED, WAITING, RoundCall, State, with_extra
 
 
 def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
@@ -44,11 +35,11 @@ def approval_given(core: Core, s: State, e: ApprovalGiven) -> Result:
     if (e.answered or e.at) >= call.deadline:
         # No answer in time is a refusal, also where the host was slower to say so than the person to answer.
         return _withheld(core, s, e.at, found, call, "expired")
-    if e.args is not None and e.args != call.args:
+    breakers = breakers_of(core, call)
+    if breakers and e.args is not None and e.args != call.args:
         # Another argument set: what was reserved for the proposed one is given back, and it is judged again.
         s = with_breakers(s, core.breakers.release(s.book.breakers, call))
-        call = structs.replace(call, args=e.args, probes=())
-    breakers = breakers_of(core, call)
+        call = with_extra(structs.replace(call, args=e.args), probes=())
     matching = tuple(i for i in breakers if i not in call.probes)
     skip = core.breakers.verdict(s.book.breakers, matching, call.tool, call.args, e.at)
     if skip[0]:
@@ -81,10 +72,9 @@ def _withheld(
     v, _ = core.react.withheld(s.vars, broken)
     # No answer in time is a refusal; where nobody could be asked, nobody has refused.
     outcome = "denied" if why in ("refused", "expired") else ""
-    replied = RoundCall(
-        call.id, call.tool, call.args, REPLIED, 0, why, outcome=outcome, probes=call.probes, kind=call.kind
-    )
-    held = structs.replace(s, vars=v, book=structs.replace(s.book, tool_counts=uncounted(core, s, call)))
+    replied = RoundCall(call.id, call.tool, call.args, REPLIED)
+    replied = with_extra(replied, why=why, outcome=outcome, probes=call.probes, kind=call.kind)
+    held = structs.replace(s, vars=v, book=with_extra(s.book, tool_counts=uncounted(core, s, call)))
     notes: tuple[Note, ...] = ()
     if outcome and core.breakers.all:
         held, notes = learn(core, held, (replied,), at, "now")
@@ -118,20 +108,8 @@ def tick(core: Core, s: State, e: Tick) -> Result:
 def _overdue(core: Core, s: State, at: int, i: int) -> Result:
     """The time that a call not in our hands may take is over: that is its result."""
     call = s.round[i]
-    replied = RoundCall(
-        call.id,
-        call.tool,
-        call.args,
-        REPLIED,
-        call.attempt,
-        "timed_out",
-        started=at,
-        ended=at,
-        outcome="timed_out",
-        probes=call.probes,
-        unreported=call.unreported,
-        kind=call.kind,
-    )
+    replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt, NO_TIME, at, call.extra)
+    replied = with_extra(replied, why="timed_out", ended=at, outcome="timed_out")
     notes: tuple[Note, ...] = ()
     if core.breakers.all:
         s, notes = learn(core, s, (replied,), at, "now")

@@ -8,8 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from msgspec import structs
-
 from engine.core.breakers import (
     HALF_OPEN,
     BreakerState,
@@ -24,12 +22,14 @@ from engine.core.decisions import Note
 from engine.core.machine.failure_plan import breaker_origin, breakers_of
 from engine.core.machine.tool_rules import ending
 from engine.core.policy import Breaker, Policy
-from engine.core.state import RoundCall
+from engine.core.state import RoundCall, ToolExtra, with_extra
 
 MAX_ARGUMENT_SETS = 64
 """Argument sets that one ``per args`` breaker remembers of one tool; with more, the tool itself trips."""
 
 States = tuple[BreakerState, ...]
+
+_NOTHING = ToolExtra()
 
 
 class BreakerTable:
@@ -37,6 +37,8 @@ class BreakerTable:
 
     def __init__(self, policy: Policy) -> None:
         self.all = breakers_of(policy)
+        self.at_once = any(breaker.apply == "now" for breaker in self.all)
+        """Does one of them act before its round is complete?"""
         self._ending = [ending(breaker) for breaker in self.all]
 
     def verdict(self, states: States, matching: tuple[int, ...], tool: str, args: str, at: int) -> tuple[int, int]:
@@ -83,34 +85,27 @@ class BreakerTable:
     def _outcome(
         self, states: States, index: int, breaker: Breaker, call: RoundCall, at: int, notes: list[Note]
     ) -> States:
-        failed = _failed(breaker, call)
-        probe = index in call.probes
+        extra = call.extra or _NOTHING
+        failed, probe = _failed(breaker, extra.outcome), index in extra.probes
         if failed is None:
-            return self.release(states, structs.replace(call, probes=(index,))) if probe else states
-        own = self._state(states, index, breaker, call)
-        concerned = [own]
+            return self.release(states, with_extra(call, probes=(index,))) if probe else states
+        own = self._kept_under(states, index, breaker, call) if breaker.per_args else call.tool
+        done = Execution(failed, call.args, extra.result, extra.ended - call.started)
+        states = _recorded(states, index, own, breaker, done, at, call.tool, notes, probe=probe)
         if probe:
             # A probe may be the tool's and not its argument set's: whoever waits for it learns how it went.
-            seen = self._seen(states, index, call.tool, call.args)
-            concerned += [state for state in seen if state.probing and state.key != own.key]
-        for state in concerned:
-            done = Execution(failed, call.args, call.result, call.ended - call.started, probe and state.probing)
-            after = record(breaker, state, done, at)
-            if after.opened is not None and after.opened != state.opened:
-                notes.append(_tripped(breaker, call.tool))
-            states = _put(states, after)
+            for state in self._seen(states, index, call.tool, call.args):
+                if state.probing and state.key != own:
+                    states = _recorded(states, index, state.key, breaker, done, at, call.tool, notes, probe=True)
         return states
 
-    def _state(self, states: States, index: int, breaker: Breaker, call: RoundCall) -> BreakerState:
+    def _kept_under(self, states: States, index: int, breaker: Breaker, call: RoundCall) -> str:
+        """The key under which an outcome is remembered: its argument set's, or its tool's if there is no room."""
         key = _key(breaker, call.tool, call.args)
-        known = _find(states, index, key)
-        if known is not None or key == call.tool:
-            return known or BreakerState(index, key)
+        if key == call.tool or _find(states, index, key) is not None:
+            return key
         sets = sum(s.breaker == index and s.key.startswith(f"{call.tool} ") for s in states)
-        whole = sets >= MAX_ARGUMENT_SETS
-        return (
-            (_find(states, index, call.tool) or BreakerState(index, call.tool)) if whole else BreakerState(index, key)
-        )
+        return call.tool if sets >= MAX_ARGUMENT_SETS else key
 
     def _seen(self, states: States, index: int, tool: str, args: str) -> list[BreakerState]:
         """What a breaker remembers of this call: of the tool, and of the argument set where it tells them apart."""
@@ -132,13 +127,37 @@ class BreakerTable:
         )
 
 
-def _failed(breaker: Breaker, call: RoundCall) -> bool | None:
+def _recorded(
+    states: States,
+    index: int,
+    key: str,
+    breaker: Breaker,
+    done: Execution,
+    at: int,
+    tool: str,
+    notes: list[Note],
+    *,
+    probe: bool,
+) -> States:
+    """The states with what an execution's outcome does to one of them; ``probe``: it was one, if that is out."""
+    place = _place(states, index, key)
+    known = _at(states, place, index, key)
+    state = known or BreakerState(index, key)
+    if probe and state.probing:
+        done = Execution(done.failed, done.args, done.result, done.ms, probe=True)
+    after = record(breaker, state, done, at)
+    if after.opened is not None and after.opened != state.opened:
+        notes.append(_tripped(breaker, tool))
+    return _stored(states, place, known, after)
+
+
+def _failed(breaker: Breaker, outcome: str) -> bool | None:
     """Did the execution fail, as this breaker counts? ``None``: it counts for nothing."""
-    if call.outcome in ("failed", "timed_out"):
+    if outcome in ("failed", "timed_out"):
         return True
-    if call.outcome == "ok":
+    if outcome == "ok":
         return False
-    if call.outcome == "denied" and breaker.count_denied != "nothing":
+    if outcome == "denied" and breaker.count_denied != "nothing":
         return breaker.count_denied == "failure"
     return None
 
@@ -152,18 +171,33 @@ def _tripped(breaker: Breaker, tool: str) -> Note:
 
 
 def _find(states: States, breaker: int, key: str) -> BreakerState | None:
-    at = bisect_left(states, (breaker, key), key=_order)
-    return states[at] if at < len(states) and _order(states[at]) == (breaker, key) else None
+    return _at(states, _place(states, breaker, key), breaker, key)
+
+
+def _place(states: States, breaker: int, key: str) -> int:
+    """Where the state of a breaker and key stands, or would stand."""
+    return bisect_left(states, (breaker, key), key=_order) if states else 0
+
+
+def _at(states: States, place: int, breaker: int, key: str) -> BreakerState | None:
+    if place >= len(states):
+        return None
+    state = states[place]
+    return state if state.breaker == breaker and state.key == key else None
 
 
 def _put(states: States, state: BreakerState) -> States:
-    at = bisect_left(states, _order(state), key=_order)
-    known = at < len(states) and _order(states[at]) == _order(state)
+    place = _place(states, state.breaker, state.key)
+    return _stored(states, place, _at(states, place, state.breaker, state.key), state)
+
+
+def _stored(states: States, place: int, known: BreakerState | None, state: BreakerState) -> States:
+    """The states with this one at its place, where ``known`` has stood."""
     # What remembers nothing need not be remembered: 64 sets of arguments that work leave room for one that fails.
     new = () if state == BreakerState(state.breaker, state.key) else (state,)
-    if not new and not known:
+    if not new and known is None:
         return states
-    return (*states[:at], *new, *states[at + 1 if known else at :])
+    return (*states[:place], *new, *states[place if known is None else place + 1 :])
 
 
 def _order(state: BreakerState) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from engine.core.policy import Breaker, Detector
+from engine.core.policy import Breaker
 
 _KEY: Final = 16
 """Hex digits of a key that are remembered: 64 bits tell the arguments of one run apart, and a state stays small."""
@@ -19,14 +19,25 @@ _KEY: Final = 16
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half_open"
 
 
+class Row(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The failures in a row: ``last`` and ``before`` are the arguments' keys of the last two.
+
+    ``streak`` is how often ``last`` failed in a row, ``turns`` how long the run of failures A, B, A, B… is.
+    """
+
+    last: str = ""
+    before: str = ""
+    streak: int = 0
+    turns: int = 0
+
+
 class BreakerState(Struct, frozen=True, gc=False, omit_defaults=True):
     """What one breaker remembers of one tool, or of one argument set of it.
 
     ``opened`` is the time of the trip; ``probing`` that a probe is out, ``probed`` how many succeeded since half-open.
-    ``last`` and ``before`` are the keys of the last two failures, ``streak`` how often ``last`` failed in a row,
-    ``turns`` how long the run of failures A, B, A, B… is; ``failures`` counts failures in a row, ``window`` holds the
-    last outcomes as bits (1: failed), ``seen`` how many; ``result`` is the last pair of arguments and result, ``again``
-    how often it came in a row; ``slow`` counts slow executions in a row.
+    ``failures`` counts failures in a row, ``slow`` slow executions in a row; ``window`` holds the last outcomes as bits
+    (1: failed), ``seen`` how many; ``pair`` is the last pair of arguments and result, ``again`` how often it came in a
+    row. What no detector of the breaker looks at stays empty.
     """
 
     breaker: int
@@ -34,16 +45,13 @@ class BreakerState(Struct, frozen=True, gc=False, omit_defaults=True):
     opened: int | None = None
     probing: bool = False
     probed: int = 0
-    last: str = ""
-    before: str = ""
-    streak: int = 0
-    turns: int = 0
     failures: int = 0
+    slow: int = 0
     window: int = 0
     seen: int = 0
-    result: str = ""
+    row: Row | None = None
+    pair: str = ""
     again: int = 0
-    slow: int = 0
 
 
 class Execution(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -91,8 +99,7 @@ def record(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> B
         return state
     if state.opened is not None:
         state = BreakerState(state.breaker, state.key)
-    state = _observed(breaker, state, done)
-    return structs.replace(state, opened=at) if any(_trips(d, state) for d in breaker.trips) else state
+    return _observed(breaker, state, done, at)
 
 
 def _probed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
@@ -103,64 +110,39 @@ def _probed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> 
     return structs.replace(state, probing=False, probed=state.probed + 1)
 
 
-def _observed(breaker: Breaker, state: BreakerState, done: Execution) -> BreakerState:
-    """The state with one more outcome in what its detectors look at; what none looks at stays empty."""
-    changes: dict[str, object] = {}
+def _observed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
+    """The state with one more outcome in what its detectors look at; open, if one of them trips by it."""
+    failed, trips = done.failed, False
+    failures = slow = window = seen = again = 0
+    row, pair = None, ""
     for detector in breaker.trips:
-        changes |= _OBSERVE[detector.kind](detector, state, done)
-    return structs.replace(state, **changes)
+        kind, n = detector.kind, detector.n
+        if kind == "same_args" or kind == "alternating":
+            if failed:
+                row = row or _repeated(state.row, done.args[:_KEY])
+                trips = trips or (row.streak if kind == "same_args" else row.turns) >= n
+        elif kind == "failures":
+            failures = state.failures + 1 if failed else 0
+            trips = trips or failures >= n
+        elif kind == "failure_rate":
+            window, seen = (state.window << 1 | failed) & ((1 << n) - 1), min(state.seen + 1, n)
+            trips = trips or (seen >= n and window.bit_count() * 100 >= (detector.percent or 0) * n)
+        elif kind == "same_result":
+            pair = f"{done.args[:_KEY]}{done.result[:_KEY]}" if done.args and done.result else ""
+            again = state.again + 1 if pair and pair == state.pair else 1
+            trips = trips or (bool(pair) and again >= n)
+        else:
+            slow = state.slow + 1 if done.ms >= (detector.ms or 0) else 0
+            trips = trips or slow >= n
+    opened = at if trips else None
+    return BreakerState(state.breaker, state.key, opened, False, 0, failures, slow, window, seen, row, pair, again)
 
 
-def _failed_arguments(detector: Detector, state: BreakerState, done: Execution) -> dict[str, object]:
-    if not done.failed:
-        return {"last": "", "before": "", "streak": 0, "turns": 0}
-    args, turns = done.args[:_KEY], 1
-    same = bool(args) and args == state.last
-    if state.turns and not same:
-        turns = state.turns + 1 if state.turns > 1 and args and args == state.before else 2
-    return {"last": args, "before": state.last, "streak": state.streak + 1 if same else 1, "turns": turns}
-
-
-def _failures(detector: Detector, state: BreakerState, done: Execution) -> dict[str, object]:
-    return {"failures": state.failures + 1 if done.failed else 0}
-
-
-def _rate(detector: Detector, state: BreakerState, done: Execution) -> dict[str, object]:
-    window = (state.window << 1 | done.failed) & ((1 << detector.n) - 1)
-    return {"window": window, "seen": min(state.seen + 1, detector.n)}
-
-
-def _results(detector: Detector, state: BreakerState, done: Execution) -> dict[str, object]:
-    pair = f"{done.args[:_KEY]}{done.result[:_KEY]}" if done.args and done.result else ""
-    return {"result": pair, "again": state.again + 1 if pair and pair == state.result else 1}
-
-
-def _slow(detector: Detector, state: BreakerState, done: Execution) -> dict[str, object]:
-    return {"slow": state.slow + 1 if done.ms >= (detector.ms or 0) else 0}
-
-
-_OBSERVE: Final = {
-    "same_args": _failed_arguments,
-    "alternating": _failed_arguments,
-    "failures": _failures,
-    "failure_rate": _rate,
-    "same_result": _results,
-    "slow": _slow,
-}
-
-
-def _trips(detector: Detector, state: BreakerState) -> bool:
-    match detector.kind:
-        case "same_args":
-            return state.streak >= detector.n
-        case "alternating":
-            return state.turns >= detector.n
-        case "failures":
-            return state.failures >= detector.n
-        case "failure_rate":
-            failed = state.window.bit_count()
-            return state.seen >= detector.n and failed * 100 >= (detector.percent or 0) * detector.n
-        case "same_result":
-            return bool(state.result) and state.again >= detector.n
-        case "slow":
-            return state.slow >= detector.n
+def _repeated(known: Row | None, args: str) -> Row:
+    """One failure more; ``args`` is the key of its arguments, "" equals nothing."""
+    if known is None:
+        return Row(args, "", 1, 1)
+    if args and args == known.last:
+        return Row(args, known.last, known.streak + 1, 1)
+    turns = known.turns + 1 if known.turns > 1 and args and args == known.before else 2
+    return Row(args, known.last, 1, turns)

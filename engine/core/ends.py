@@ -15,10 +15,14 @@ from engine.core.state import (
     REPLIED,
     STARTED,
     WAITING,
+    Book,
+    BookExtra,
     Outcome,
     Refusal,
     RoundCall,
     State,
+    chained,
+    with_extra,
 )
 from engine.core.texts import fill
 from engine.core.vocabulary import DEFAULT_GRACE_MS, REFUSALS
@@ -67,7 +71,8 @@ def end(
     else:
         outcome = _outcome(core, s, at, v, rule, ref, error, cause)
     n, book = s.n + 1, s.book
-    ended = structs.replace(book, outcome=outcome, until=NO_TIME)
+    extra = structs.replace(book.extra, outcome=outcome, until=NO_TIME) if book.extra else BookExtra(outcome=outcome)
+    ended = Book(book.run, book.spent, extra)
     after = State(v, at, n, s.call, (), ended)
     return after, End(n, outcome, close, outcome.because, notes)
 
@@ -113,8 +118,8 @@ def stop(
     """Something is in flight: cancel it, close what never started, and remember how the run will end."""
     n, until = s.n + 1, at + DEFAULT_GRACE_MS
     outcome = _outcome(core, s, at, v, rule, ref, "", cause)
-    calls = tuple(structs.replace(c, status=REPLIED, why="stopped") if c.status in _UNSTARTED else c for c in s.round)
-    after = State(v, at, n, s.call, calls, structs.replace(s.book, outcome=outcome, until=until))
+    calls = tuple(replied(c, "stopped") if c.status in _UNSTARTED else c for c in s.round)
+    after = State(v, at, n, s.call, calls, with_extra(s.book, outcome=outcome, until=until))
     close = tuple(closing(i, c, _closed_as(c)) for i, c in enumerate(s.round) if c.status in _UNSTARTED)
     decision = _stop_decision(after, n, close, rule.origin, notes)
     if not decision.cancel and not decision.cancel_call:
@@ -199,15 +204,19 @@ def charge_late(core: Core, s: State, e: UsageReported) -> State:
         i = next((i for i, k in enumerate(call.earlier) if (k.call, k.attempt) == (e.call, e.attempt)), -1)
         if i < 0:
             return s
-        known = call.earlier[i]
-        spent, charged = core.amounts.charge(s.book.spent, known, e.usage)
-        known = structs.replace(known, charged=charged)
-        call = structs.replace(call, earlier=(*call.earlier[:i], known, *call.earlier[i + 1 :]))
-    outcome = s.book.outcome
+        earlier = list(call.earlier)
+        spent, charged = core.amounts.charge(s.book.spent, earlier[i], e.usage)
+        earlier[i] = structs.replace(earlier[i], charged=charged)
+        call = structs.replace(call, previous=chained(earlier))
+    book, outcome = Book(s.book.run, spent, s.book.extra), s.book.outcome
     if outcome is not None and s.vars[PHASE] == Phase.ENDED:
-        outcome = structs.replace(outcome, used=core.used(s.vars, spent))
-    book = structs.replace(s.book, spent=spent, outcome=outcome)
+        book = with_extra(book, outcome=structs.replace(outcome, used=core.used(s.vars, spent)))
     return structs.replace(s, at=max(s.at, e.at), call=call, book=book)
+
+
+def replied(call: RoundCall, why: str) -> RoundCall:
+    """The call with a result in place of an execution's; ``why`` says why."""
+    return with_extra(structs.replace(call, status=REPLIED), why=why)
 
 
 def unanswered(s: State) -> tuple[Reply, ...]:

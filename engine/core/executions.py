@@ -9,11 +9,11 @@ from __future__ import annotations
 from msgspec import structs
 
 from engine.core import admission
-from engine.core.breakers import BreakerState
 from engine.core.core import PHASE, Core
 from engine.core.decisions import Continue, End, Execute, Illegal, Note, Reply, Wait
 from engine.core.ends import Result, closing, end, ended_in_flight, passed, sticky, stop, wake_at
 from engine.core.events import CallRequested, ToolEnded, ToolRequested
+from engine.core.learning import breakers_of, learn, learnt, reserved, tripped_since, with_outcome
 from engine.core.machine.machine import Phase
 from engine.core.rounds import breaker_text, external_until, refusal, tool_deadline
 from engine.core.state import (
@@ -25,9 +25,11 @@ from engine.core.state import (
     REPLIED,
     STARTED,
     WAITING,
+    Book,
     Failure,
     RoundCall,
     State,
+    with_extra,
 )
 from engine.core.switching import wait
 
@@ -48,7 +50,7 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     if e.at >= s.book.run.deadline:
         return passed(core, s, e.at)
     facts, breakers = core.tools.facts(call.tool), breakers_of(core, call)
-    if breakers and call.status == WAITING and (skip := _tripped_since(core, s, call, breakers, e.at))[0]:
+    if breakers and call.status == WAITING and (skip := tripped_since(core, s, call, breakers, e.at))[0]:
         return _answered_instead(core, s, e.at, found, "breaker", *skip)
     deadline = tool_deadline(core, s, s.vars, e.at, facts.timeout)
     if e.at >= deadline:
@@ -58,43 +60,17 @@ def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
     attempt = call.attempt + 1
     # Only breakers ask how long an execution took.
     first, lost = (call.started or e.at) if breakers else 0, _given_up(call)
-    started = RoundCall(
-        call.id, call.tool, call.args, STARTED, attempt, "", deadline, first, 0, "", "", call.probes, lost, call.kind
-    )
+    started = RoundCall(call.id, call.tool, call.args, STARTED, attempt, deadline, first, call.extra)
+    if lost != call.unreported:
+        started = with_extra(started, unreported=lost)
     after = State(s.vars, e.at, s.n, s.call, with_call(s.round, found, started), s.book)
     return after, Execute(s.n, found, call.id, attempt, deadline, "default: execute")
-
-
-def breakers_of(core: Core, call: RoundCall) -> tuple[int, ...]:
-    """The breakers that watch the call: none watches a delegation."""
-    return () if call.kind == "agent" else core.tools.facts(call.tool).breakers
 
 
 def _given_up(call: RoundCall) -> int:
     """The attempts without an end, once the one in flight, if there is one, gives way to another."""
     known = 0 < call.attempt <= LATE_ATTEMPTS
     return call.unreported | (1 << (call.attempt - 1)) if known else call.unreported
-
-
-def _tripped_since(core: Core, s: State, call: RoundCall, matching: tuple[int, ...], at: int) -> tuple[int, int]:
-    """The verdict of the breakers with ``apply now`` that opened since this call was judged, save for its probes."""
-    others = tuple(i for i in matching if core.breakers.all[i].apply == "now" and i not in call.probes)
-    return core.breakers.verdict(s.book.breakers, others, call.tool, call.args, at)
-
-
-def reserved(core: Core, s: State, call: RoundCall, at: int) -> tuple[State, RoundCall]:
-    """A call that goes on is the probe of every breaker that has become half-open since it was judged."""
-    matching = tuple(i for i in breakers_of(core, call) if i not in call.probes)
-    states, probes = core.breakers.reserve(s.book.breakers, matching, call.tool, call.args, at)
-    if not probes:
-        return s, call
-    return with_breakers(s, states), structs.replace(call, probes=(*call.probes, *probes))
-
-
-def with_breakers(s: State, states: tuple[BreakerState, ...]) -> State:
-    if states is s.book.breakers:
-        return s
-    return structs.replace(s, book=structs.replace(s.book, breakers=states))
 
 
 def verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
@@ -124,10 +100,9 @@ def _answered_instead(core: Core, s: State, at: int, i: int, why: str, broken: i
     """
     call = s.round[i]
     if call.status == WAITING:
-        s = structs.replace(s, book=structs.replace(s.book, tool_counts=uncounted(core, s, call)))
-    replied = RoundCall(
-        call.id, call.tool, call.args, REPLIED, call.attempt, why, probes=call.probes, unreported=_given_up(call)
-    )
+        s = structs.replace(s, book=with_extra(s.book, tool_counts=uncounted(core, s, call)))
+    replied = RoundCall(call.id, call.tool, call.args, REPLIED, call.attempt)
+    replied = with_extra(replied, why=why, probes=call.probes, unreported=_given_up(call))
     closed = skipped_by(core, i, call, breaker) if why == "breaker" else closing(i, call, why)
     unstarted = broken if call.status == WAITING else None
     after, decision = one_less(core, s, at, with_call(s.round, i, replied), unstarted=unstarted)
@@ -155,26 +130,14 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
     if away and e.status == "deferred":
         return s, Wait(wake_at(s))
     if e.usage is not None:
-        book = structs.replace(s.book, spent=core.amounts.charge_tool(s.book.spent, e.usage))
+        book = Book(s.book.run, core.amounts.charge_tool(s.book.spent, e.usage), s.book.extra)
         s = structs.replace(s, book=book)
     # How long people take says nothing about a tool.
     began = e.at if away else call.started
-    done = RoundCall(
-        call.id,
-        call.tool,
-        call.args,
-        ENDED,
-        call.attempt,
-        "",
-        NO_TIME,
-        began,
-        e.at,
-        e.status,
-        e.result,
-        call.probes,
-        call.unreported,
-        call.kind,
-    )
+    done = RoundCall(call.id, call.tool, call.args, ENDED, call.attempt, NO_TIME, began, call.extra)
+    breakers = breakers_of(core, call)
+    if breakers:
+        done = with_outcome(done, e)
     if phase == Phase.STOPPING:
         return ended_in_flight(core, s, e.at, with_call(s.round, found, done))
     facts = core.tools.facts(call.tool)
@@ -185,7 +148,7 @@ def tool_ended(core: Core, s: State, e: ToolEnded) -> Result:
         if again is not None:
             return again
     notes: tuple[Note, ...] = ()
-    if breakers_of(core, call):
+    if breakers and core.breakers.at_once:
         s, notes = learn(core, s, (done,), e.at, "now")
     calls = with_call(s.round, found, done)
     if e.ends:
@@ -209,8 +172,8 @@ def _ended_late(core: Core, s: State, e: ToolEnded, i: int) -> Result:
         return s, Wait(wake_at(s))
     book = s.book
     if e.usage is not None:
-        book = structs.replace(book, spent=core.amounts.charge_tool(book.spent, e.usage))
-    known = structs.replace(call, unreported=call.unreported & ~bit)
+        book = Book(book.run, core.amounts.charge_tool(book.spent, e.usage), book.extra)
+    known = with_extra(call, unreported=call.unreported & ~bit)
     after = State(s.vars, e.at, s.n, s.call, with_call(s.round, i, known), book)
     return after, Wait(wake_at(after))
 
@@ -282,31 +245,14 @@ def one_less(
     if core.breakers.all:
         s, more = learn(core, s, calls, at, "round_end")
         notes = (*notes, *more)
-    v, rule = core.react.judged(v, int(any(call.why == "above" for call in calls)))
+    v, rule = core.react.judged(v, int(any(call.extra is not None and call.extra.why == "above" for call in calls)))
     if rule.effect.kind == "end":
         return end(core, s, at, v, rule, notes)
     # More calls of a reply that was not shown may follow: what was judged is kept until the next call.
-    kept = _learnt(calls) if s.call is not None and s.call.implied else ()
+    joined = s.call is not None and s.call.extra is not None and s.call.extra.implied
+    kept = learnt(calls) if joined else ()
     after = State(v, at, s.n, s.call, kept, s.book)
     return after, Continue(rule.origin, notes)
-
-
-def _learnt(calls: tuple[RoundCall, ...]) -> tuple[RoundCall, ...]:
-    """The calls of a round that may go on, without what breakers have been told: they are told once."""
-    told = [structs.replace(c, outcome="", probes=()) if c.outcome or c.probes else c for c in calls]
-    return tuple(told)
-
-
-def learn(core: Core, s: State, calls: tuple[RoundCall, ...], at: int, when: str) -> tuple[State, tuple[Note, ...]]:
-    """Tell the breakers how these calls ended, in the model's order; what never ran gives its probe back."""
-    book = s.book
-    ended = [(call, breakers_of(core, call)) for call in calls if call.status == ENDED or call.outcome]
-    states, notes = core.breakers.apply(book.breakers, ended, at, when)
-    if when == "round_end":
-        for call in calls:
-            if call.probes and call.status == REPLIED and not call.outcome:
-                states = core.breakers.release(states, call)
-    return with_breakers(s, states), notes
 
 
 def _tool_ends(core: Core, s: State, e: ToolEnded) -> Result:

@@ -16,7 +16,7 @@ from engine.core.events import ExtensionAnswered, Proposed
 from engine.core.machine.machine import Phase, Rule
 from engine.core.machine.plan import Plan
 from engine.core.rounds import propose
-from engine.core.state import NO_TIME, RoundCall, State
+from engine.core.state import NO_TIME, RoundCall, State, with_extra
 
 
 def extension_answered(core: Core, s: State, e: ExtensionAnswered) -> Result:
@@ -37,7 +37,7 @@ def extension_answered(core: Core, s: State, e: ExtensionAnswered) -> Result:
     v, rule = core.react.extension(s.vars, int(granted), e.amount)
     notes = (_note(core, s, e, plan, v, rule, granted),)
     calls, ref = s.round, s.book.held
-    book = structs.replace(s.book, until=NO_TIME, held="")
+    book = with_extra(s.book, until=NO_TIME, held="")
     after = State(v, e.at, s.n, s.call, (), book)
     if calls:
         state, decision = propose(core, after, e.at, v, tuple(map(_proposed, calls)), ref)

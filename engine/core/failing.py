@@ -15,7 +15,7 @@ from engine.core.ends import Result, end
 from engine.core.events import Resolved
 from engine.core.ladders import FailureStep, Fallback, Retry
 from engine.core.machine.machine import Rule
-from engine.core.state import NO_TIME, CallState, Failure, State
+from engine.core.state import NO_TIME, CallState, Failure, State, with_extra
 from engine.core.switching import switched, wait
 from engine.core.texts import duration
 
@@ -30,12 +30,12 @@ def fail(
     final = v[REASON] > 0
     # The attempt's own time may end before the run's: then it is an ordinary time-out.
     deadline = core.amounts.deadline(v, book.run, final)
-    delivered = failure.shown and "retract" not in book.run.profile
+    delivered = failure.shown and "retract" in book.run.lacks
     cut = failure.reason in ("timeout", "aborted") and at >= deadline
     chosen, blocked = core.switching.chosen(failure.reason), 0
     left = core.retries_left(chosen.plan.index, v) if chosen else {}
     while True:
-        ladders = core.switching.fields(failure, call, book, at, deadline, left, blocked)
+        ladders = core.switching.fields(failure, chosen, call, book, at, deadline, left, blocked)
         after, rule = core.react.failed(v, states, ladders, int(cut), int(delivered))
         kind, step = rule.effect.kind, rule.effect.step
         if kind == "end":
@@ -108,7 +108,7 @@ def _next_id(id: str) -> str:
 def _consult(
     core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, failure: Failure, notes: tuple[Note, ...]
 ) -> Result:
-    waiting = State(v, at, s.n + 1, structs.replace(call, failure=failure), (), s.book)
+    waiting = State(v, at, s.n + 1, with_extra(call, failure=failure), (), s.book)
     return waiting, resolve_decision(core, waiting, at, rule.origin, notes)
 
 
@@ -126,7 +126,7 @@ def consulted(core: Core, s: State, e: Resolved) -> Result:
         text = f"{e.name} chose no later step: the next one follows"
         notes = (Note("warn", text, because=rule.origin),)
     failure = structs.replace(failure, step=later[0] if later else failure.step + 1)
-    after = State(v, e.at, s.n, structs.replace(call, failure=None), (), s.book)
+    after = State(v, e.at, s.n, with_extra(call, failure=None), (), s.book)
     return fail(core, after, e.at, v, failure, notes)
 
 
@@ -142,5 +142,5 @@ def retry(
 ) -> Result:
     """A further attempt of the call, not before a time (ms)."""
     n = s.n + 1
-    after = State(v, at, n, structs.replace(call, not_before=not_before), (), s.book)
+    after = State(v, at, n, with_extra(call, not_before=not_before), (), s.book)
     return after, RetryDecision(n, call.id, call.attempt + 1, call.client, not_before, because, notes, retract)

@@ -33,7 +33,9 @@ def constant(core: Core) -> bool:
 
 def reads(core: Core, *, call: bool) -> str:
     """The names that the lines below use, for a call that is asked for or a reply."""
-    lines = ["book = state.book"]
+    lines = ["book = state.book", "more = book.extra"]
+    if core.has_thresholds:
+        lines.append("crossed, told = (0, 0) if more is None else (more.crossed, more.told)")
     if core.amounts.pools or core.has_thresholds:
         lines.append("spent = book.spent")
     if core.amounts.pools and call:
@@ -82,12 +84,12 @@ def crossed(core: Core, *, call: bool) -> str:
     """One line for each threshold: true where it would be crossed now; and where one must be told with this call."""
     if not core.has_thresholds:
         return ""
-    lines = [f"or book.crossed & ~book.told & {core.thresholds.tells}"] if call and core.thresholds.tells else []
+    lines = [f"or crossed & ~told & {core.thresholds.tells}"] if call and core.thresholds.tells else []
     for bit, (threshold, limits) in enumerate(core.thresholds.all):
         parts = [_reached(plan, threshold.percent) for plan, _ in limits]
         if parts:
             origin = threshold.origin or f"at {threshold.percent}% of {threshold.resource}"
-            lines.append(f"or (not book.crossed & {1 << bit} and ({' or '.join(parts)}))  # {origin}")
+            lines.append(f"or (not crossed & {1 << bit} and ({' or '.join(parts)}))  # {origin}")
     return "\n".join(lines)
 
 

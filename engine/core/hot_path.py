@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import structs
-
 from engine.core import ends, hot_amounts, hot_ends
 from engine.core.breakers import BreakerState
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
 from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolRequested
+from engine.core.learning import COUNTED, learn_alone
 from engine.core.machine.expr import FALSE, Eq, Expr, Le, Lit, Not, Or, Var, assume, to_python
 from engine.core.machine.machine import Phase, Rule, Set, Spend, Update
 from engine.core.machine.plan import ENOUGH
@@ -70,7 +69,7 @@ def source(core: Core) -> str:
         parts[f"{name}_READS"] = hot_amounts.reads(core, call=call)
         parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
         parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
-    parts["ROUND_UNUSUAL"] += "\nor state.book.pools is not None"
+    parts["ROUND_UNUSUAL"] += "\nor (more is not None and more.pools is not None)"
     parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
     parts |= _deadlines(core)
     parts |= _watched(core)
@@ -92,11 +91,11 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     scope |= {rule.effect.word.upper(): rule for rule in hot_ends.answered(core)}
     scope |= {
         "charge": core.amounts.charge,
-        "replace": structs.replace,
         "remembered": remembered,
         "end": partial(ends.end, core),
     }
-    scope |= {"NOTING": _noting(core), "tripped": _tripped}
+    scope |= {"NOTING": _noting(core), "tripped": _tripped, "COUNTED": COUNTED}
+    scope |= {"learn": partial(learn_alone, core), "Continue": Continue}
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -179,22 +178,37 @@ def _deadlines(core: Core) -> dict[str, str]:
 
 
 def _watched(core: Core) -> dict[str, str]:
-    """Tools with breakers, or with further attempts: ordinary while no breaker has tripped and nothing fails.
+    """Tools with breakers, or with further attempts: ordinary while no breaker has tripped and nothing is tried again.
 
     A breaker that never opened lets a tool start; one that remembers nothing, and no successes, need not learn of one.
     """
-    parts = {"BROKEN": "", "WATCHED": "", "WATCHED_END": "", "BEGUN": ""}
-    ended = "or (event.status != 'ok' and facts(call.tool).watched)  # breaker, retry"
+    parts = dict.fromkeys(("BROKEN", "WATCHED", "AGAIN", "LEARN", "BEGUN"), "") | {"ARGS": "''"}
+    again = {"AGAIN": "or (event.status != 'ok' and facts(call.tool).retry)"}
     if not core.policy.breakers:
-        return parts | {"WATCHED_END": ended} if core.policy.tools else parts
-    if _noting(core):
-        ended += "\nor not NOTING.isdisjoint(facts(call.tool).breakers)"
-    return {
-        "BROKEN": "or (named.breakers and tripped(book.breakers))",
-        "WATCHED": "if named.breakers and tripped(book.breakers):\n    return general(state, event)",
-        "WATCHED_END": f"{ended}\nor (state.book.breakers and facts(call.tool).breakers)",
+        return parts | again if core.policy.tools else parts
+    opened = "named.breakers and more is not None and tripped(more.breakers)"
+    parts |= {
+        "BROKEN": f"or ({opened})",
+        "WATCHED": f"if {opened}:\n    return general(state, event)",
         "BEGUN": ", at if named.breakers else 0",
+        "ARGS": "proposed.args if named.breakers else ''",
     }
+    told = "event.status != 'ok' or (more is not None and more.breakers)"
+    if _noting(core):
+        told = f"(named := facts(call.tool)).breakers and ({told} or not NOTING.isdisjoint(named.breakers))"
+    else:
+        told = f"({told}) and (named := facts(call.tool)).breakers"
+    if core.breakers.at_once:
+        return parts | again | {"LEARN": f"if {told}:\n    return general(state, event)"}
+    return parts | again | {"LEARN": _LEARN.replace("<TOLD>", told)}
+
+
+_LEARN = """if <TOLD>:
+    if event.status not in COUNTED or call.extra is not None:
+        return general(state, event)
+    book, notes = learn(book, named.breakers, call, event)
+    if notes:
+        decision = Continue(COMPLETE.because, notes)"""
 
 
 def _tripped(states: tuple[BreakerState, ...]) -> bool:
@@ -214,13 +228,13 @@ def _noting(core: Core) -> frozenset[int]:
 def _remembered(core: Core) -> dict[str, str]:
     """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
     if not (core.switching.switches or core.policy.breakers):
-        return {"SWITCHED": "", "SPENT": "book = Book(book.run, book.tool_counts, spent, book.crossed, book.told)"}
-    hides = "\nor book.breakers" if any(breaker.when_open == "hide" for breaker in core.breakers.all) else ""
-    due = f"\nor book.crossed & ~book.told & {core.thresholds.uses}" if core.has_thresholds else ""
-    return {
-        "SWITCHED": f"or book.client\nor book.exchange{hides}{due}",
-        "SPENT": "book = replace(book, spent=spent)",
-    }
+        return {"SWITCHED": ""}
+    parts = ["more.client", "more.exchange"]
+    if any(breaker.when_open == "hide" for breaker in core.breakers.all):
+        parts.append("more.breakers")
+    if core.has_thresholds and core.thresholds.uses:
+        parts.append(f"more.crossed & ~more.told & {core.thresholds.uses}")
+    return {"SWITCHED": f"or (more is not None and ({' or '.join(parts)}))"}
 
 
 def _if_any(alternatives: str) -> str:
@@ -258,16 +272,16 @@ def step(state, event):
             or at < state.at
             or (call is not None and call.id == id)
             <SWITCHED>
-            or book.pools is not None
+            or (more is not None and more.pools is not None)
             <CALL_UNUSUAL>
             <CALL_NEAR>
         ):
             return general(state, event)
         # Of a call that was made at once, its only attempt is what may still be told of.
-        earlier = ()
+        earlier = None
         if call is not None:
             at_once = call.attempt == 1
-            earlier = (Earlier(call.id, 1, call.model, call.charged),) if at_once else remembered(call, id)
+            earlier = Earlier(call.id, 1, call.model, call.charged) if at_once else remembered(call, id)
         <FINALS>
         <CALL_UPDATES>
         <CALL_CROSSED>
@@ -275,7 +289,7 @@ def step(state, event):
         n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
         model, size, most = event.model, event.input_tokens, event.max_output
-        admitted = CallState(id, 1, client, deadline, model, size, most, 0, None, None, earlier)
+        admitted = CallState(id, 1, client, deadline, model, size, most, None, earlier)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
@@ -288,7 +302,6 @@ def step(state, event):
             or event.call != call.id
             or event.attempt != call.attempt
             or event.estimated
-            or state.book.pools is not None
             <SILENT>
             <UNMETERED>
         ):
@@ -298,9 +311,9 @@ def step(state, event):
             spent, charged = charge(book.spent, call, usage)
             call = CallState(
                 call.id, call.attempt, call.client, call.deadline, call.model,
-                call.input_tokens, call.max_output, call.pauses, charged, None, call.earlier,
+                call.input_tokens, call.max_output, charged, call.previous, call.extra,
             )
-            <SPENT>
+            book = Book(book.run, spent, more)
         <ANSWER>
         <ROUND_REFUSED>
         <ROUND_UPDATES>
@@ -321,7 +334,7 @@ def step(state, event):
                 return general(state, event)
             <TOOL_UPDATES>
             <TIMED>
-            running += (RoundCall(proposed.id, proposed.name, proposed.args, 0),)
+            running += (RoundCall(proposed.id, proposed.name, <ARGS>, 0),)
             verdicts += (Execute(n, i, proposed.id, 1, <DEADLINE>, <TOOL_ORIGIN>),)
             i += 1
         phase = TOOLS
@@ -331,22 +344,23 @@ def step(state, event):
     if kind is ToolRequested:
         at, round = event.at, state.round
         v, book = state.vars, state.book
-        if len(round) != 1 or v[0] != TOOLS or at < state.at or book.pools is not None:
+        more = book.extra
+        if len(round) != 1 or v[0] != TOOLS or at < state.at or (more is not None and more.pools is not None):
             return general(state, event)
         (proposed,) = round
         id, tool = proposed.id, proposed.tool
         <UNTIL>
-        if event.id != id or proposed.status or at >= <END>:
+        if event.id != id or proposed.status or proposed.extra is not None or at >= <END>:
             return general(state, event)
         <ASKED_AGAIN>
         <WATCHED>
         <TIMED>
         n = state.n
-        started = RoundCall(id, tool, proposed.args, STARTED, 1, "", <DEADLINE><BEGUN>)
+        started = RoundCall(id, tool, proposed.args, STARTED, 1, <DEADLINE><BEGUN>)
         decision = Execute(n, 0, id, 1, <DEADLINE>, "default: execute")
         return State(v, at, n, state.call, (started,), book), decision
     if kind is ToolEnded:
-        at, round = event.at, state.round
+        at, round, more = event.at, state.round, state.book.extra
         <VARIABLES> = state.vars
         if phase != TOOLS or len(round) != 1 or at < state.at:
             return general(state, event)
@@ -357,14 +371,16 @@ def step(state, event):
             or event.attempt != (call.attempt or 1)
             or event.usage is not None
             or event.ends
-            or state.call.implied
+            or state.call.extra is not None
             or event.status == "deferred"
-            <WATCHED_END>
+            <AGAIN>
             <COMPLETE_UNUSUAL>
         ):
             return general(state, event)
+        book, decision = state.book, COMPLETE
+        <LEARN>
         open = 0
         <COMPLETE_UPDATES>
-        return State(<VALUES>, at, state.n, state.call, (), state.book), COMPLETE
+        return State(<VALUES>, at, state.n, state.call, (), book), decision
     return general(state, event)
 """

@@ -14,12 +14,12 @@ from msgspec import structs
 from engine.core import executions, replies
 from engine.core.core import PHASE, Core, Values
 from engine.core.decisions import Ask, Continue, End, Execute, Note, Reply, RunTools, Stop, Wait
-from engine.core.ends import Result, closing, end, passed, stop, unanswered, wake_at
+from engine.core.ends import Result, closing, end, passed, replied, stop, unanswered, wake_at
 from engine.core.events import AWAITED, ModelReplied, Proposed, ToolRequested
 from engine.core.executions import find, verdict_again
 from engine.core.machine.machine import Phase, Rule
 from engine.core.rounds import Fold, round_number, tool_deadline
-from engine.core.state import ASKED, EXTERNAL, IMPLIED, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, IMPLIED, REFUSED, REPLIED, STARTED, WAITING, RoundCall, State, with_extra
 
 
 def tool_requested(core: Core, s: State, e: ToolRequested) -> Result:
@@ -42,7 +42,7 @@ def _mark(s: State) -> int:
 
 
 def _may_join(s: State) -> bool:
-    if "rounds" in s.book.run.profile:
+    if "rounds" not in s.book.run.lacks:
         return False
     return s.vars[PHASE] == Phase.CALLING or (s.vars[PHASE] in (Phase.READY, Phase.TOOLS) and _mark(s) != 0)
 
@@ -54,7 +54,7 @@ def _joined(core: Core, s: State, e: ToolRequested) -> Result:
     assert s.call is not None
     v, mark = s.vars, _mark(s)
     notes: tuple[Note, ...] = ()
-    call = RoundCall(e.id, e.name, e.args, WAITING)
+    call = RoundCall(e.id, e.name, "", WAITING)
     if not mark:
         v, rule, notes = _opened(core, s, e.at)
         if rule.effect.kind == "end":
@@ -63,11 +63,10 @@ def _joined(core: Core, s: State, e: ToolRequested) -> Result:
         mark = IMPLIED if rule.effect.kind == "round" else REFUSED
     elif e.at >= s.book.run.deadline:
         return _too_late(core, s, e.at, call)
-    s = structs.replace(s, vars=v, call=structs.replace(s.call, implied=mark))
+    s = structs.replace(s, vars=v, call=with_extra(s.call, implied=mark))
     if mark == REFUSED:
         plan = core.pending_plan(v)
-        answered = structs.replace(call, status=REPLIED, why=plan.resource)
-        after = structs.replace(s, at=e.at, round=(*s.round, answered))
+        after = structs.replace(s, at=e.at, round=(*s.round, replied(call, plan.resource)))
         text = core.refusal(plan, e.name, v, s.book, e.at)
         return after, Reply(len(s.round), e.id, text, plan.resource, because=plan.origin, notes=notes)
     return _judged(core, s, e, notes)
@@ -92,7 +91,7 @@ def _judged(core: Core, s: State, e: ToolRequested, notes: tuple[Note, ...]) -> 
     fold.call(len(s.round), Proposed(e.id, e.name, e.args, registered=e.registered))
     v, rule = core.react.judged(fold.values, fold.over_above)
     (verdict,), (call,), notes = fold.verdicts, fold.calls, (*notes, *fold.notes)
-    book = structs.replace(s.book, tool_counts=fold.counts, breakers=fold.breakers)
+    book = with_extra(s.book, tool_counts=fold.counts, breakers=fold.breakers)
     if rule.effect.kind == "end":
         closed = (verdict,) if isinstance(verdict, Reply) else ()
         return end(core, structs.replace(s, book=book), e.at, v, rule, notes, close=closed)
@@ -117,7 +116,7 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
     """Charge it, judge the calls that are new, and give all verdicts in the model's order."""
     assert s.call is not None
     refused = _mark(s) == REFUSED
-    shown = structs.replace(s.call, implied=0)
+    shown = with_extra(s.call, implied=0)
     s, notes = replies.charged_for(core, structs.replace(s, call=shown), e, shown)
     if core.amounts.metered and (s.call is None or s.call.charged is None):
         v, rule = core.react.unmetered(s.vars)
@@ -132,13 +131,13 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
         return _settled(core, s, functions, notes, "default: round")
     if refused:
         plan = core.pending_plan(v)
-        added = tuple(RoundCall(c.id, c.name, c.args, REPLIED, why=plan.resource) for c in new)
+        added = tuple(replied(RoundCall(c.id, c.name, "", WAITING), plan.resource) for c in new)
         return _settled(core, structs.replace(s, round=(*s.round, *added)), functions, notes, plan.origin)
     fold = Fold(core, s, e.at, v, s.n + 1, unasked=1)
     for i, call in enumerate(new):
         fold.call(i, call)
     v, rule = core.react.judged(fold.values, fold.over_above)
-    book = structs.replace(s.book, tool_counts=fold.counts, breakers=fold.breakers)
+    book = with_extra(s.book, tool_counts=fold.counts, breakers=fold.breakers)
     if rule.effect.kind == "end":
         closed = tuple(x for x in fold.verdicts if isinstance(x, Reply))
         return end(core, structs.replace(s, book=book), e.at, v, rule, (*notes, *fold.notes), close=closed)
@@ -149,7 +148,7 @@ def _merged(core: Core, s: State, e: ModelReplied) -> Result:
 def _over(core: Core, s: State, e: ModelReplied, v: Values, rule: Rule, notes: tuple[Note, ...]) -> Result:
     """The reply ends the run as it would in any host; what it has started by now is stopped first."""
     named = [c for c in e.calls if c.kind in AWAITED]
-    known = [s.round[i] if (i := find(s.round, c.id)) >= 0 else RoundCall(c.id, c.name, c.args, WAITING) for c in named]
+    known = [s.round[i] if (i := find(s.round, c.id)) >= 0 else RoundCall(c.id, c.name, "", WAITING) for c in named]
     s = structs.replace(s, at=e.at, round=(*known, *(c for c in s.round if c not in known)))
     if rule.effect.kind == "stop":
         return stop(core, s, e.at, v, rule, notes, ref=e.ref)

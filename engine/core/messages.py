@@ -42,7 +42,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens one attempt has used.
 
     ``input`` is everything sent, ``cached`` and ``cache_write`` the parts of it read from and

@@ -14,7 +14,7 @@ from engine.core.events import AWAITED, ModelFailed, ModelReplied, Proposed, Usa
 from engine.core.failing import fail, retry
 from engine.core.machine.machine import Phase
 from engine.core.rounds import propose
-from engine.core.state import WAITING, CallState, Failure, RoundCall, State
+from engine.core.state import WAITING, Book, CallState, Failure, RoundCall, State, with_extra
 from engine.core.vocabulary import MAX_PAUSES
 
 _ESTIMATED = Note("estimated", "the provider reported no usage: charged the host's estimate")
@@ -73,7 +73,7 @@ def _answered(
 def _paused(core: Core, s: State, e: ModelReplied, v: Values, call: CallState, notes: tuple[Note, ...]) -> Result:
     v, rule = core.react.paused(v, int(call.pauses < MAX_PAUSES))
     if rule.effect.kind == "retry":
-        return retry(s, e.at, v, structs.replace(call, pauses=call.pauses + 1), rule.origin, notes, e.at)
+        return retry(s, e.at, v, with_extra(call, pauses=call.pauses + 1), rule.origin, notes, e.at)
     return fail(core, s, e.at, v, Failure("truncated", ref=e.ref), notes)
 
 
@@ -109,11 +109,11 @@ def charged_for(core: Core, s: State, e: ModelReplied | ModelFailed, call: CallS
         return s, ()
     spent, charged = core.amounts.charge(s.book.spent, call, usage)
     call = structs.replace(call, charged=charged)
-    book, notes = structs.replace(s.book, spent=spent), ((_ESTIMATED,) if e.estimated else ())
+    book, notes = Book(s.book.run, spent, s.book.extra), ((_ESTIMATED,) if e.estimated else ())
     if core.has_thresholds:
         crossed, more = core.thresholds.cross(s.vars, book, e.at)
         if more:
-            book, notes = structs.replace(book, crossed=crossed), (*notes, *more)
+            book, notes = with_extra(book, crossed=crossed), (*notes, *more)
     return State(s.vars, e.at, s.n, call, s.round, book), notes
 
 

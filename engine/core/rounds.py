@@ -6,6 +6,8 @@ call, and one ``judged`` event when nothing is open; they are composed here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import structs
 
 from engine.core.admission import resolve_decision
@@ -15,7 +17,7 @@ from engine.core.ends import Result, closing, end
 from engine.core.events import Proposed, Resolved
 from engine.core.machine.failure_plan import breaker_origin
 from engine.core.machine.machine import Rule
-from engine.core.state import ASKED, EXTERNAL, NO_TIME, REPLIED, WAITING, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, NO_TIME, REPLIED, WAITING, RoundCall, State, with_extra
 from engine.core.suspension import question
 from engine.core.texts import fill
 from engine.core.tool_rules import PLAIN, ToolFacts
@@ -90,7 +92,7 @@ def _handoff(i: int, call: Proposed, *, first: bool) -> Reply:
 
 def _as_round(calls: tuple[Proposed, ...]) -> tuple[RoundCall, ...]:
     return tuple(
-        RoundCall(c.id, c.name, c.args, WAITING, kind=_kind(c), unknown=not c.registered, problem=c.problem)
+        _with(RoundCall(c.id, c.name, c.args, WAITING), kind=_kind(c), unknown=not c.registered, problem=c.problem)
         for c in calls
     )
 
@@ -150,7 +152,7 @@ def _judged(core: Core, s: State, at: int, folded: Fold, notes: tuple[Note, ...]
     verdicts, counts, breakers = tuple(folded.verdicts), folded.counts, folded.breakers
     kind, book = rule.effect.kind, s.book
     if counts is not book.tool_counts or breakers is not book.breakers or crossed != book.crossed:
-        book = structs.replace(book, tool_counts=counts, crossed=crossed, breakers=breakers)
+        book = with_extra(book, tool_counts=counts, crossed=crossed, breakers=breakers)
     if kind == "end":
         replies = tuple(r for r in verdicts if isinstance(r, Reply))
         return end(core, structs.replace(s, book=book), at, v, rule, notes, close=replies)
@@ -213,7 +215,7 @@ class Fold:
         if _hands_over(call):
             reply = _handoff(i, call, first=not self.handed_over)
             self.verdicts.append(reply)
-            self.calls.append(RoundCall(call.id, call.name, call.args, REPLIED, why=reply.why, kind=call.kind))
+            self.calls.append(_with(RoundCall(call.id, call.name, "", REPLIED), why=reply.why, kind=call.kind))
             self.handed_over = True
             return
         facts = core.tools.facts(call.name) if call.registered else PLAIN
@@ -262,8 +264,7 @@ class Fold:
 
     def _ask(self, i: int, call: Proposed, facts: ToolFacts, probes: tuple[int, ...]) -> None:
         until = ask_until(self.core, self.s, self.values, self.at, facts)
-        asked = RoundCall(call.id, call.name, call.args, ASKED, 0, "", until, probes=probes, kind=_kind(call))
-        self.calls.append(asked)
+        self._goes_on(call, facts, ASKED, until, probes)
         self.verdicts.append(Ask(self.n, i, call.id, until, facts.ask_origin))
 
     def _execute(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule, probes: tuple[int, ...]) -> None:
@@ -271,14 +272,17 @@ class Fold:
             self._external(i, call, facts, rule, probes)
             return
         deadline = tool_deadline(self.core, self.s, self.values, self.at, facts.timeout)
-        waiting = RoundCall(call.id, call.name, call.args, WAITING, kind=_kind(call))
-        self.calls.append(structs.replace(waiting, probes=probes) if probes else waiting)
+        self._goes_on(call, facts, WAITING, NO_TIME, probes)
         self.verdicts.append(Execute(self.n, i, call.id, 1, deadline, rule.origin))
+
+    def _goes_on(self, call: Proposed, facts: ToolFacts, status: int, until: int, probes: tuple[int, ...]) -> None:
+        """The call is not answered at once. Only breakers ask for its arguments later."""
+        going = RoundCall(call.id, call.name, call.args if facts.breakers else "", status, 0, until)
+        self.calls.append(_with(going, probes=probes, kind=_kind(call)))
 
     def _external(self, i: int, call: Proposed, facts: ToolFacts, rule: Rule, probes: tuple[int, ...]) -> None:
         until = external_until(self.core, self.s, self.values, self.at, facts)
-        away = RoundCall(call.id, call.name, call.args, EXTERNAL, 0, "", until, probes=probes, kind=call.kind)
-        self.calls.append(away)
+        self._goes_on(call, facts, EXTERNAL, until, probes)
         self.verdicts.append(Ask(self.n, i, call.id, until, rule.origin, external=True))
 
     def _reply(self, i: int, call: Proposed, rule: Rule, breaker: int) -> None:
@@ -289,7 +293,7 @@ class Fold:
             text, because = breaker_text(self.core, breaker, call.name)
         else:
             text, because = refusal(self.core, self.s, self.values, self.counts, call.name, call.problem, why, rule)
-        self.calls.append(RoundCall(call.id, call.name, call.args, REPLIED, why=why))
+        self.calls.append(_with(RoundCall(call.id, call.name, "", REPLIED), why=why))
         self.verdicts.append(Reply(i, call.id, text, why, because=because))
 
 
@@ -320,6 +324,11 @@ def refusal(
         plan = core.plans[rule.effect.limit] if rule else core.refusing(why, v)
         return core.refusal(plan, tool, v, s.book, s.at), plan.origin
     return fill(REFUSALS[why], words), because
+
+
+def _with(call: RoundCall, **extra: Any) -> RoundCall:
+    """The call, with what is not as usual."""
+    return with_extra(call, **extra) if any(extra.values()) else call
 
 
 def _kind(call: Proposed) -> str:

@@ -2,18 +2,25 @@
 
 ``vars`` are the variables of the policy's machine, in its order; the rest is what the
 machine's fields are computed from. Only ``engine.core.step`` makes states.
+
+What few runs need stands in a record of its own, ``extra``, which is there only while something in it is not as usual;
+it is read like any other field, and changed by ``with_extra``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
 from engine.core.breakers import BreakerState
 from engine.core.messages import Usage
+from engine.core.outcome import NOTHING_USED, LimitHit, Outcome, Refusal, Used, total
+
+__all__ = ["LimitHit", "Outcome", "Refusal", "Used", "total"]
+"""What the core's users find here too."""
 
 STATE_VERSION: Final = 2
 """Version of the stored form; a stored state of another version is refused."""
@@ -21,35 +28,30 @@ STATE_VERSION: Final = 2
 NO_TIME: Final = 1 << 62
 """Later than every deadline (an integer, so that every comparison is of integers)."""
 
-
-class Used(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What has been used: counts, tokens, and cost in micro-dollars."""
-
-    llm_calls: int = 0
-    llm_attempts: int = 0
-    tool_iterations: int = 0
-    tool_calls: int = 0
-    unknown_tools: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    cost: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Input and output tokens together."""
-        return self.input_tokens + self.output_tokens
+T = TypeVar("T")
+R = TypeVar("R", "Run", "CallState", "RoundCall", "Book")
 
 
-def total(each: Iterable[Used]) -> Used:
-    """The sum, field by field."""
-    sums = [0] * len(Used.__struct_fields__)
-    for used in each:
-        for i, value in enumerate(structs.astuple(used)):
-            sums[i] += value
-    return Used(*sums)
+class _Extra(Generic[T]):
+    """A field of a record's ``extra``, or what it usually is where there is none."""
+
+    def __init__(self, usual: T) -> None:
+        self.usual = usual
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, record: Any, owner: type) -> T:
+        extra = record.extra
+        value: T = self.usual if extra is None else getattr(extra, self.name)
+        return value
+
+
+def with_extra(record: R, **changes: Any) -> R:
+    """The record with these fields of its ``extra``; where all are as usual again, it has none."""
+    usual: Any = _USUAL[type(record)]
+    extra = structs.replace(record.extra or usual, **changes)
+    return structs.replace(record, extra=None if extra == usual else extra)
 
 
 class Spent(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -63,6 +65,9 @@ class Spent(Struct, frozen=True, gc=False, omit_defaults=True):
     cost: int = 0
 
 
+NOTHING_SPENT: Final = Spent()
+
+
 class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
     """A client that the host has, by the name a policy uses: its model, and the largest output it would ask for."""
 
@@ -71,27 +76,43 @@ class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
     max_output: int | None = None
 
 
+class RunExtra(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``thread_used`` is what earlier runs of the thread used, ``lacks`` the abilities that the host does not have.
+
+    ``above`` is the nearest deadline of an ancestor (ms), ``opened`` when walls of its node began, where that was not
+    at its start, ``stood`` for how long in all its clock has stood still (ms).
+    """
+
+    thread: str | None = None
+    parent: str | None = None
+    thread_used: Used = NOTHING_USED
+    lacks: tuple[str, ...] = ()
+    stood: int = 0
+    above: int = NO_TIME
+    opened: int | None = None
+
+
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     """What hardly ever changes during a run. ``deadline`` is its last moment (ms).
 
-    ``thread_used`` is what earlier runs of the thread used, ``above`` the nearest deadline of an ancestor (ms),
-    ``opened`` when walls of its node began, where that was not at its start. The clock of walls stands still while only
-    people are awaited: then ``started`` and ``deadline`` move, and ``stood`` says by how much in all (ms), for the
-    walls that count such time.
+    The clock of walls stands still while only people are awaited: then ``started`` and ``deadline`` move, and
+    ``stood`` says by how much in all, for the walls that count such time.
     """
 
     id: str
     started: int
     deadline: int = NO_TIME
-    thread: str | None = None
-    parent: str | None = None
     fingerprint: str = ""
-    profile: tuple[str, ...] = ()
-    thread_used: Used = Used()
     clients: tuple[ClientInfo, ...] = ()
-    stood: int = 0
-    above: int = NO_TIME
-    opened: int | None = None
+    extra: RunExtra | None = None
+
+    thread = _Extra[str | None](None)
+    parent = _Extra[str | None](None)
+    thread_used = _Extra(NOTHING_USED)
+    lacks = _Extra[tuple[str, ...]](())
+    stood = _Extra(0)
+    above = _Extra(NO_TIME)
+    opened = _Extra[int | None](None)
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -110,25 +131,37 @@ IMPLIED, REFUSED = 1, 2
 
 
 class Earlier(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An attempt that another has followed, with what has been charged for it."""
+    """An attempt that another has followed, with what has been charged for it, and the one before it."""
 
     call: str
     attempt: int
     model: str = ""
     charged: Usage | None = None
+    previous: Earlier | None = None
 
 
 EARLIER_ATTEMPTS: Final = 16
 """Attempts before the one in hand of which what was charged is remembered."""
 
 
+class CallExtra(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``pauses`` are those of the provider so far, ``not_before`` is when a further attempt is due (ms).
+
+    ``implied`` is IMPLIED or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of
+    them may follow.
+    """
+
+    pauses: int = 0
+    failure: Failure | None = None
+    implied: int = 0
+    not_before: int = 0
+
+
 class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The call in hand, or the last one; ``attempt`` 0 while a host's function is asked before it.
 
-    ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``earlier`` are
-    the attempts before it, of this call and the one before: what they used may still be told. ``implied`` is IMPLIED
-    or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of them may follow.
-    ``not_before`` is when a further attempt is due (ms).
+    ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``previous`` is
+    the attempt before it, of this call or the one before: what such attempts used may still be told.
     """
 
     id: str
@@ -138,22 +171,41 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     model: str = ""
     input_tokens: int | None = None
     max_output: int | None = None
-    pauses: int = 0
     charged: Usage | None = None
-    failure: Failure | None = None
-    earlier: tuple[Earlier, ...] = ()
-    implied: int = 0
-    not_before: int = 0
+    previous: Earlier | None = None
+    extra: CallExtra | None = None
+
+    pauses = _Extra(0)
+    failure = _Extra[Failure | None](None)
+    implied = _Extra(0)
+    not_before = _Extra(0)
+
+    @property
+    def earlier(self) -> tuple[Earlier, ...]:
+        """The attempts before this one that are still known, the last one first."""
+        known: list[Earlier] = []
+        attempt = self.previous
+        while attempt is not None:
+            known.append(attempt)
+            attempt = attempt.previous
+        return tuple(known)
 
 
-def remembered(call: CallState, following: str) -> tuple[Earlier, ...]:
+def chained(attempts: Iterable[Earlier]) -> Earlier | None:
+    """Attempts as ``CallState.previous`` wants them, from the last one to the first."""
+    before = None
+    for known in reversed(tuple(attempts)):
+        before = Earlier(known.call, known.attempt, known.model, known.charged, before)
+    return before
+
+
+def remembered(call: CallState, following: str) -> Earlier | None:
     """The attempts that are still known once the next one, of the call named ``following``, has begun."""
-    kept = call.earlier
-    if following != call.id:
-        kept = tuple(known for known in kept if known.call == call.id)
-    if call.attempt:
-        kept = (*kept, Earlier(call.id, call.attempt, call.model, call.charged))
-    return kept[-EARLIER_ATTEMPTS:]
+    previous = call.previous
+    if previous is not None and (following != call.id or previous.previous is not None):
+        known = (known for known in call.earlier if following == call.id or known.call == call.id)
+        previous = chained(list(known)[: EARLIER_ATTEMPTS - bool(call.attempt)])
+    return Earlier(call.id, call.attempt, call.model, call.charged, previous) if call.attempt else previous
 
 
 # How far a tool call of the current round has come.
@@ -166,26 +218,17 @@ EXTERNAL = 7
 """Not in our hands: the host's user executes the call, or the tool has deferred it; its result will be reported."""
 
 
-class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One tool call of the round in hand. ``why`` says why a call that was not executed got a reply.
+class ToolExtra(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``why`` says why a call that was not executed got a reply. ``kind`` is the proposal's, empty for ``function``.
 
-    ``started`` and ``ended`` are times (ms), ``outcome`` how the execution ended and ``result`` the key of its result:
-    what breakers are told when the round is complete. ``probes`` are the breakers whose probe it is. While a person is
-    asked, ``deadline`` is the end of the time to answer. ``unreported`` are attempts that the host gave up before they
-    had ended, as bits (of the first ``LATE_ATTEMPTS``): what they used may still be told, once.
-
-    ``kind`` is that of the proposal, empty for ``function``. ``unknown`` and ``problem`` are remembered only while a
-    person is asked about a limit, until the reply is judged again.
+    ``outcome`` is how the execution ended, at ``ended`` (ms), and ``result`` the key of its result: what breakers are
+    told when the round is complete. ``probes`` are the breakers whose probe it is. ``unreported`` are attempts that the
+    host gave up before they had ended, as bits (of the first ``LATE_ATTEMPTS``): what they used may still be told,
+    once. ``unknown`` and ``problem`` are remembered only while a person is asked about a limit, until the reply is
+    judged again.
     """
 
-    id: str
-    tool: str
-    args: str
-    status: int
-    attempt: int = 0
     why: str = ""
-    deadline: int = NO_TIME
-    started: int = 0
     ended: int = 0
     outcome: str = ""
     result: str = ""
@@ -196,21 +239,31 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
     problem: str = ""
 
 
-class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The limit that ended a run."""
+class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One tool call of the round in hand. While a person is asked, ``deadline`` is the end of the time to answer.
 
-    resource: str
-    scope: str
-    owner: str
-    used: int
-    maximum: int
+    ``args`` is the key of its arguments and ``started`` when it began (ms), both only where a breaker watches the tool;
+    the key also while a person is asked about a limit, until the reply is judged again.
+    """
 
+    id: str
+    tool: str
+    args: str
+    status: int
+    attempt: int = 0
+    deadline: int = NO_TIME
+    started: int = 0
+    extra: ToolExtra | None = None
 
-class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A limit of a tree that refuses something, and the rule behind it (``file:line``, or a named default)."""
-
-    limit: LimitHit
-    because: str = ""
+    why = _Extra("")
+    ended = _Extra(0)
+    outcome = _Extra("")
+    result = _Extra("")
+    probes = _Extra[tuple[int, ...]](())
+    unreported = _Extra(0)
+    kind = _Extra("")
+    unknown = _Extra(usual=False)
+    problem = _Extra("")
 
 
 class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -235,43 +288,19 @@ class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     opened: int | None = None
 
 
-class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How a run ended.
+class BookExtra(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits.
 
-    ``status`` is ``completed``, ``finalized``, ``incomplete`` (a limit), ``failed`` (an error) or ``cancelled``;
-    ``reason`` a resource, ``llm_failure``, ``finalization_disobeyed``, ``empty_answer``, ``usage_unknown``,
-    ``price_unknown``, ``tool_answer``, ``tool_stop`` or the cause of a cancellation; ``ref`` names the answer (or the
-    partial text, where ``partial`` is true).
-    """
-
-    status: str
-    reason: str = ""
-    error: str = ""
-    limit: LimitHit | None = None
-    client: str = ""
-    ref: str = ""
-    partial: bool = False
-    used: Used = Used()
-    fingerprint: str = ""
-    because: str = ""
-
-
-class Book(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What changes rarely, or never, while a run goes on.
-
-    ``tool_counts`` are executions by tool rule with a limit, ``crossed`` and ``told`` thresholds as bits. While the run
-    is stopping ``outcome`` is how it will end and ``until`` the end of the grace. ``paused`` is up to when the time
-    was counted for which the run has been suspended (ms), ``None`` while it is not. While a person is asked about a
-    limit, ``until`` is the end of the time to answer and ``held`` names the reply that waits for it.
+    While the run is stopping ``outcome`` is how it will end and ``until`` the end of the grace. ``paused`` is up to
+    when the time was counted for which the run has been suspended (ms), ``None`` while it is not. While a person is
+    asked about a limit, ``until`` is the end of the time to answer and ``held`` names the reply that waits for it.
 
     ``client`` is the one calls go to instead of the host's own, until ``client_until`` (ms); ``switched`` are the
     clients this run has had, ``exchange`` those that failed in the present call and its fallbacks. ``pools`` is what
     the ledger of a tree has shown last.
     """
 
-    run: Run
     tool_counts: tuple[int, ...] = ()
-    spent: Spent = Spent()
     crossed: int = 0
     told: int = 0
     outcome: Outcome | None = None
@@ -284,6 +313,33 @@ class Book(Struct, frozen=True, gc=False, omit_defaults=True):
     paused: int | None = None
     held: str = ""
     pools: Pools | None = None
+
+
+class Book(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What does not change with every event: the run, what it has been charged, and what few runs need."""
+
+    run: Run
+    spent: Spent = NOTHING_SPENT
+    extra: BookExtra | None = None
+
+    tool_counts = _Extra[tuple[int, ...]](())
+    crossed = _Extra(0)
+    told = _Extra(0)
+    outcome = _Extra[Outcome | None](None)
+    until = _Extra(NO_TIME)
+    breakers = _Extra[tuple[BreakerState, ...]](())
+    client = _Extra("")
+    client_until = _Extra(NO_TIME)
+    switched = _Extra[tuple[str, ...]](())
+    exchange = _Extra[tuple[str, ...]](())
+    paused = _Extra[int | None](None)
+    held = _Extra("")
+    pools = _Extra[Pools | None](None)
+
+
+NOTHING_MORE: Final = BookExtra()
+
+_USUAL: Final = {Run: RunExtra(), CallState: CallExtra(), RoundCall: ToolExtra(), Book: NOTHING_MORE}
 
 
 class State(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -16,7 +16,7 @@ from engine.core.decisions import AnyDecision, Note, Request, Suspend, Wait
 from engine.core.ends import Result, suspended, wake_at
 from engine.core.events import AnyEvent, ToolEnded
 from engine.core.machine.machine import Phase, Rule
-from engine.core.state import ASKED, EXTERNAL, CallState, RoundCall, State
+from engine.core.state import ASKED, EXTERNAL, CallState, RoundCall, State, with_extra
 
 
 def question(
@@ -32,7 +32,7 @@ def question(
 ) -> Result:
     """Ask a person whether a limit may grow. ``waiting`` are the calls of a reply, ``ref`` names it."""
     until = core.amounts.people_until(v, s.book.run)
-    book = structs.replace(s.book, until=until, held=ref)
+    book = with_extra(s.book, until=until, held=ref)
     after = State(v, at, s.n + 1, call, waiting, book)
     return after, Suspend(after.n, requests(core, after), wake_at(after), rule.origin, notes)
 
@@ -56,14 +56,16 @@ Handler = Callable[[Core, State, Any], Result]
 
 def decided(core: Core, handler: Handler, s: State, event: AnyEvent) -> Result:
     """What a handler decides; before it, the time for which the run was suspended is taken from its walls."""
-    now = s if s.book.paused is None else _caught_up(core, s, event.at)
+    extra = s.book.extra
+    now = s if extra is None or extra.paused is None else _caught_up(core, s, event.at)
     after, decision = handler(core, now, event)
     if after is now:
         return s, decision
     if suspended(after):
         return _paused(core, after, decision, told=isinstance(event, ToolEnded))
-    if after.book.paused is not None:
-        after = structs.replace(after, book=structs.replace(after.book, paused=None))
+    extra = after.book.extra
+    if extra is not None and extra.paused is not None:
+        after = structs.replace(after, book=with_extra(after.book, paused=None))
     return after, decision
 
 
@@ -74,16 +76,17 @@ def _caught_up(core: Core, s: State, at: int) -> State:
     stood = at - paused
     if stood <= 0:
         return s
-    run = structs.replace(s.book.run, started=s.book.run.started + stood, stood=s.book.run.stood + stood)
+    run = structs.replace(s.book.run, started=s.book.run.started + stood)
+    run = with_extra(run, stood=run.stood + stood)
     run = structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
-    return structs.replace(s, at=max(s.at, at), book=structs.replace(s.book, run=run, paused=at))
+    return structs.replace(s, at=max(s.at, at), book=with_extra(structs.replace(s.book, run=run), paused=at))
 
 
 def _paused(core: Core, s: State, decision: AnyDecision, *, told: bool) -> Result:
     """Only people are awaited: time stands still, and where nothing else says so, the decision does."""
     began = s.book.paused is None
     if began:
-        s = structs.replace(s, book=structs.replace(s.book, paused=s.at))
+        s = structs.replace(s, book=with_extra(s.book, paused=s.at))
     if isinstance(decision, Wait) and (began or told):
         s = structs.replace(s, n=s.n + 1)
         return s, Suspend(s.n, requests(core, s), wake_at(s), decision.because or "default: suspend", decision.notes)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from msgspec import structs
-
 from engine.core.decisions import Note
 from engine.core.ladders import Fallback, Retry
 from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan, failure_plans
 from engine.core.machine.plan import origin_of
 from engine.core.policy import Policy, Threshold
-from engine.core.state import NO_TIME, Book, CallState, ClientInfo, Failure
+from engine.core.state import NO_TIME, Book, CallState, ClientInfo, Failure, with_extra
 from engine.core.vocabulary import REASONS
 
 
@@ -32,6 +30,8 @@ class Switching:
         self.plans = failure_plans(policy)
         self._by_reason = {reason: plan for plan in self.plans for reason in plan.rule.reasons}
         self.switches = bool(policy.clients())
+        steps = ((plan, position, step) for plan in self.plans for position, step in plan.steps())
+        self._looked_at = tuple(each for each in steps if isinstance(each[2], Retry | Fallback))
 
     def chosen(self, reason: str) -> Chosen | None:
         """The most specific rule: the reason's own, its broader reason's, then ``*`` (which never means ``host``)."""
@@ -45,25 +45,34 @@ class Switching:
         return None
 
     def fields(
-        self, failure: Failure, call: CallState, book: Book, at: int, deadline: int, left: dict[int, int], blocked: int
+        self,
+        failure: Failure,
+        chosen: Chosen | None,
+        call: CallState,
+        book: Book,
+        at: int,
+        deadline: int,
+        left: dict[int, int],
+        blocked: int,
     ) -> tuple[int, ...]:
         """The ``ladders`` fields of a failure: ladder, first step, and for each retry and fallback whether it could go.
 
-        ``left`` is what each ``retry`` of the chosen ladder still grants, by position; ``blocked`` holds the fallbacks
-        that were tried just now and not admitted, as bits.
+        ``chosen`` is its ladder, ``left`` what each ``retry`` of that still grants, by position; ``blocked`` holds the
+        fallbacks that were tried just now and not admitted, as bits.
         """
         if not self.plans:
             return ()
-        chosen = self.chosen(failure.reason)
-        out = [chosen.plan.index if chosen else 0, failure.step]
-        for plan in self.plans:
-            mine = chosen is not None and plan is chosen.plan
-            for position, step in plan.steps():
-                if isinstance(step, Retry):
-                    out.append(int(mine and self._fits(step, failure, chosen, at, deadline, left.get(position, 0))))
-                elif isinstance(step, Fallback):
-                    free = mine and not blocked >> position & 1
-                    out.append(int(free and self.next_client(step, call, book) is not None))
+        mine = chosen.plan if chosen else None
+        out = [mine.index if mine else 0, failure.step]
+        for plan, position, step in self._looked_at:
+            goes = False
+            if plan is not mine:
+                pass
+            elif isinstance(step, Retry):
+                goes = self._fits(step, failure, chosen, at, deadline, left.get(position, 0))
+            elif isinstance(step, Fallback):
+                goes = not blocked >> position & 1 and self.next_client(step, call, book) is not None
+            out.append(int(goes))
         return tuple(out)
 
     def _fits(self, step: Retry, failure: Failure, chosen: Chosen | None, at: int, deadline: int, left: int) -> bool:
@@ -90,11 +99,11 @@ def switched(book: Book, step: Fallback, call: CallState, to: ClientInfo, at: in
     """The book once a failure's fallback goes to another client."""
     exchange = (*book.exchange, call.client)
     if step.scope == "call":
-        return structs.replace(book, exchange=exchange)
+        return with_extra(book, exchange=exchange)
     if step.scope == "time":
-        return structs.replace(book, exchange=exchange, client=to.name, client_until=at + (step.ms or 0))
+        return with_extra(book, exchange=exchange, client=to.name, client_until=at + (step.ms or 0))
     had = book.switched or (call.client,)
-    return structs.replace(book, exchange=exchange, client=to.name, client_until=NO_TIME, switched=(*had, to.name))
+    return with_extra(book, exchange=exchange, client=to.name, client_until=NO_TIME, switched=(*had, to.name))
 
 
 def use(book: Book, threshold: Threshold, bit: int) -> tuple[Book, Note]:
@@ -106,9 +115,9 @@ def use(book: Book, threshold: Threshold, bit: int) -> tuple[Book, Note]:
     told = book.told | 1 << bit
     if all(client.name != name for client in book.run.clients):
         note = Note("skipped", f"the host has no client named {name}", threshold.resource, because=because)
-        return structs.replace(book, told=told), note
+        return with_extra(book, told=told), note
     note = Note("switched", f"calls go to {name} from now on", threshold.resource, because=because)
-    return structs.replace(book, told=told, client=name, client_until=NO_TIME), note
+    return with_extra(book, told=told, client=name, client_until=NO_TIME), note
 
 
 def in_force(book: Book, client: str, at: int) -> ClientInfo | None:

@@ -6,6 +6,7 @@ Pure formatting: it decides nothing.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([a-z]+)\}")
@@ -32,6 +33,7 @@ def quantity(unit: str, value: int) -> str:
     return str(value)
 
 
+@lru_cache(maxsize=1024)
 def duration(ms: int) -> str:
     """Milliseconds as ``5m30s``."""
     if ms <= 0:

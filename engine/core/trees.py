@@ -14,7 +14,7 @@ from engine.core.ends import Result, passed, sticky, wake_at
 from engine.core.events import ChildEnded, PoolsSeen, SpawnRequested, WakeRequested
 from engine.core.machine.machine import Phase
 from engine.core.machine.plan import Plan
-from engine.core.state import ASKED, NO_TIME, LimitHit, Pools, Refusal, State
+from engine.core.state import ASKED, NO_TIME, LimitHit, Pools, Refusal, State, with_extra
 
 
 def pools_seen(core: Core, s: State, e: PoolsSeen) -> Result:
@@ -23,9 +23,9 @@ def pools_seen(core: Core, s: State, e: PoolsSeen) -> Result:
         return s, Wait(NO_TIME)
     book, run = s.book, s.book.run
     values = _spent_by_others(core, s, e.pools)
-    run = structs.replace(run, above=e.pools.deadline, opened=e.pools.opened)
+    run = with_extra(run, above=e.pools.deadline, opened=e.pools.opened)
     run = structs.replace(run, deadline=core.amounts.deadline(values, run, final=True))
-    after = State(values, e.at, s.n, s.call, s.round, structs.replace(book, run=run, pools=e.pools))
+    after = State(values, e.at, s.n, s.call, s.round, with_extra(structs.replace(book, run=run), pools=e.pools))
     return after, Wait(wake_at(after), "default: ledger")
 
 

@@ -117,5 +117,6 @@ def test_what_a_breaker_remembers_is_bounded(rule: Breaker, steps: list[Any]) ->
         state = record(rule, state, Execution(failed, args, result, ms), at)
         assert state.window < 1 << 64
         assert state.seen <= 64
-        assert {len(state.last), len(state.before)} <= {0, 16}
-        assert len(state.result) in (0, 32)
+        row = state.row
+        assert row is None or {len(row.last), len(row.before)} <= {0, 16}
+        assert len(state.pair) in (0, 32)

@@ -9,7 +9,7 @@ from engine.core.machine.build import build
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, plans_of
 from engine.core.messages import Usage
 from engine.core.policy import Extend, Finalize, Limit, Policy, Price
-from engine.core.state import NO_TIME, Book, CallState, Run, Spent, Used
+from engine.core.state import NO_TIME, Book, CallState, Run, RunExtra, Spent, Used
 
 PRICE = Price(model="m", input=2_000_000, cached=1_000_000, output=10_000_000)
 
@@ -78,7 +78,7 @@ def test_wall(at: int, expected: int) -> None:
 
 def test_a_thread_brings_what_its_earlier_runs_used() -> None:
     limit = Limit(resource="tokens", scope="thread", max=100)
-    run = Run("r", 0, thread="t", thread_used=Used(input_tokens=60, output_tokens=30))
+    run = Run("r", 0, extra=RunExtra(thread="t", thread_used=Used(input_tokens=60, output_tokens=30)))
     assert state(limit, Spent(input=9), run=run) == ENOUGH
     assert state(limit, Spent(input=10), run=run) == NOTHING
 

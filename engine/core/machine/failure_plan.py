@@ -14,6 +14,9 @@ NEVER_RETRIED_BROADLY = ("auth", "invalid_request", "content_filter")
 """Trying again cures none of these: a ``retry`` written for a broader reason does not mean them."""
 
 
+_STOP = Stop()
+
+
 @dataclass(frozen=True, slots=True)
 class FailurePlan:
     """One ladder of a failed call. ``index`` counts from 1; 0 in the event's field means that no rule matches."""
@@ -24,7 +27,7 @@ class FailurePlan:
 
     def steps(self) -> Iterator[tuple[int, FailureStep]]:
         """Positions and steps, ``stop`` behind the last."""
-        yield from enumerate((*self.rule.then, Stop()))
+        yield from enumerate((*self.rule.then, _STOP))
 
     def retries(self, position: int) -> str:
         """Fuel: further attempts of the call in hand that this step still grants."""
