@@ -25,7 +25,7 @@ from conformance_world import FakeModel, RecordingStore
 from engine.clients import ModelError
 from engine.core.agents import AgentRules, Agents, TreeLimit
 from engine.core.messages import Message, Reply, Request, ToolCall, Usage
-from engine.core.policy import Limit, Policy
+from engine.core.policy import Limit, Policy, ToolRule
 from engine.core.state import Used, total
 from engine.core.transcript import problems
 from engine.run.agents import DELEGATE, Agent
@@ -79,6 +79,11 @@ class World:
         self.tools_run.append("lookup")
         return f"data({q})"
 
+    def guarded(self) -> str:
+        """What a person must allow."""
+        self.tools_run.append("guarded")
+        return "TOKEN"
+
 
 def task_of(request: Request) -> str:
     """What the user said last."""
@@ -112,6 +117,12 @@ def behaviour(name: str, agent: dict[str, Any], request: Request, n: int) -> Sai
             return f"n={n + 1}", []
         case "look_up":
             return (f"found:{results[0]}", []) if results else call
+        case "until_token" | "asks_once":
+            last = results[-1] if results else ""
+            done = "TOKEN" in last or (bool(last) and name == "asks_once")
+            return (f"clerk:{last}", []) if done else (call[0], [(tool, "{}")])
+        case "asks_twice":
+            return (" ".join(results), []) if results else ("", [(tool, "{}")] * 2)
         case "always_tool":
             return call
         case "narrates":
@@ -141,12 +152,13 @@ def behaviour(name: str, agent: dict[str, Any], request: Request, n: int) -> Sai
 class Play:
     """One case being played with a runtime. ``script`` obeys its verbs and asserts what each expects."""
 
-    def __init__(self, case: Case, *, ladder: Ladder = (), **options: Any) -> None:
+    def __init__(self, case: Case, *, ladder: Ladder = (), asks: tuple[str, ...] = (), **options: Any) -> None:
         self.case = case
         self.agents: dict[str, dict[str, Any]] = case["config"].get("agents", {})
         self.world = World()
-        self.store = RecordingStore()
-        self.policy = policy_of_tree(case, ladder)
+        self.store = RecordingStore(clock=self.world.clock)
+        rules = tuple(ToolRule(glob=name, ask=True) for name in asks)
+        self.policy = policy_of_tree(case, ladder).model_copy(update={"tools": rules})
         self.models = {name: self._model(name, agent) for name, agent in self.agents.items()}
         self.nodes: dict[str, Node] = {}
         self.results: dict[str, list[RunResult]] = {}
@@ -163,7 +175,11 @@ class Play:
         """What was closed, in that order."""
 
     def _tools(self, agent: dict[str, Any]) -> list[Tool]:
-        return [Tool(self.world.look_up, name=name) for name in agent.get("tools", ["lookup"])]
+        plain = ("lookup", "noop")
+        return [
+            Tool(self.world.look_up if name in plain else self.world.guarded, name=name)
+            for name in agent.get("tools", ["lookup"])
+        ]
 
     def _model(self, name: str, agent: dict[str, Any]) -> FakeModel:
         kind, tokens = agent.get("model", "text"), agent.get("tokens_per_call", 40)

@@ -74,8 +74,8 @@ def asks(*names: str, text: str = "") -> Reply:
 class RecordingStore(MemoryStore):
     """A journal whose events and decisions can be looked at."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.log: list[tuple[e.AnyEvent, d.AnyDecision]] = []
 
     def append(self, run: str, seq: int, event: e.AnyEvent, decision: d.AnyDecision) -> None:
