@@ -62,8 +62,9 @@ def _last_percent(limit: LimitLine, reactive: bool) -> int | None:
     if not most or not then or then[0]["do"] != "finalize":
         return None
     if limit.data["resource"] in _AMOUNTS:
-        usable = most - limit.data["reserve"]
-        return int((usable * 100 - 1) // most) if usable else 0
-    if limit.data["resource"] not in _COUNTED or (reactive and limit.data["resource"] != "llm_calls"):
+        most_before = most - limit.data["reserve"] - 1  # with one more, no more than the reserve is left
+    elif limit.data["resource"] in _COUNTED and not (reactive and limit.data["resource"] != "llm_calls"):
+        most_before = most - 1
+    else:
         return None
-    return int((most - 1) * 100 // most)
+    return int(most_before * 100 // most)
