@@ -20,8 +20,9 @@ class Failure(NamedTuple):
 
     ``kind`` is ``expectation``, ``event`` (it cannot happen there) or ``given``. ``problem`` is what is wrong, for an
     expectation what came instead of what was ``expected``; ``label`` stands under the carets, ``cause`` is the event
-    that the expectation is about, ``because`` the rule that decided, ``could`` the events that could happen there, and
-    ``limits`` how far each limit was used by then, ``help`` the way out where it is known.
+    that the expectation is about, ``because`` the rule that decided, ``could`` the events that could happen there,
+    ``limits`` how far each limit was used by then, ``help`` the way out where it is known, ``notes`` what the
+    decisions since then tell people.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Failure(NamedTuple):
     could: tuple[str, ...] = ()
     limits: tuple[LimitHit, ...] = ()
     help: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Result(NamedTuple):
@@ -77,7 +79,9 @@ def _send(event: Event, player: Player) -> tuple[list[Record], Failure | None]:
             records = player.play(event)
         except Impossible as problem:
             message = problem.problem if event.times == 1 else f"{problem.problem} (time {number + 1} of {event.times})"
-            return [], Failure("event", event.span, message, "cannot happen here", could=problem.could)
+            return [], Failure(
+                "event", event.span, message, "cannot happen here", because=problem.because, could=problem.could
+            )
     return records, None
 
 
@@ -89,11 +93,20 @@ def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | N
     order = [limit.id for limit in player.policy.limits]
     hits = player.compiled.standings(player.seen(), player.at)
     limits = tuple(sorted(hits, key=lambda hit: order.index(limit_name(hit.resource, hit.scope))))
-    got, because = miss.got, miss.because
+    notes = tuple(dict.fromkeys(note.text for decision in seen.decisions for note in decision.notes if note.text))
     return Failure(
-        "expectation", expected.span, got, f"got: {got}", miss.expected, cause, because, (), limits, miss.help
+        "expectation",
+        expected.span,
+        miss.got,
+        f"got: {miss.got}",
+        miss.expected,
+        cause,
+        miss.because,
+        limits=limits,
+        help=miss.help,
+        notes=notes,
     )
 
 
 def _not_given(problem: Impossible, case: Case) -> Failure:
-    return Failure("given", problem.span or case.span, problem.problem, "cannot be given")
+    return Failure("given", problem.span or case.span, problem.problem, "cannot be given", because=problem.because)

@@ -315,7 +315,8 @@ class Player:
             self._tool_ends(calls[id], "cancelled", supplied=True)
 
     def _impossible(self, problem: str) -> Impossible:
-        return Impossible(f"{problem}: {situation(self)}", possible(self))
+        because = self.records[-1].decision.because if self.ended else ""
+        return Impossible(f"{problem}: {situation(self)}", possible(self), None, because)
 
     # ---- looking at it
 

@@ -18,6 +18,9 @@ from policy_lang.testing.outcome import Failure, Result
 from policy_lang.testing.table import lines, rows
 from policy_lang.testing.words import standing
 
+MOST_NOTES = 3
+"""Notes of decisions that are shown."""
+
 Paint = Callable[[str, str], str]
 
 _ANSI = {"bad": "1;31", "good": "32", "strong": "1", "primary": "1;31", "secondary": "34", "frame": "34", "dim": "2"}
@@ -82,7 +85,7 @@ def _why(failure: Failure, sources: Sequence[Source]) -> tuple[Label, ...]:
     labels = [] if failure.cause is None else [Label(failure.cause, "after this")]
     rule = place(failure.because, sources)
     if rule is not None:
-        labels.append(Label(rule, "this rule decided"))
+        labels.append(Label(rule, "the limit" if failure.kind == "given" else "this rule decided"))
     return tuple(labels)
 
 
@@ -112,12 +115,13 @@ def limit_words(hit: LimitHit) -> str:
 def _notes(failure: Failure, finding: Diagnostic, paint: Paint) -> list[str]:
     gutter = " " * max(len(str(label.span.line)) for label in (finding.primary, *finding.secondary))
     said: list[tuple[str, str]] = []
-    if failure.because and len(finding.secondary) < 2:
+    if failure.because.startswith("default: "):
         said.append(("rule", rule_words(failure.because)))
     if failure.could:
         said.append(("possible here", quoted([f"when {event}" for event in failure.could])))
     if failure.limits:
         said.append(("used by then", ", ".join(f"{limit_words(hit)} {standing(hit)}" for hit in failure.limits)))
+    said += [("note", text) for text in failure.notes[:MOST_NOTES]]
     if failure.help:
         said.append(("help", failure.help))
     return [f"{gutter} {paint('=', 'frame')} {paint(f'{name}:', 'strong')} {clean(text)}" for name, text in said]

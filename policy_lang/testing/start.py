@@ -25,11 +25,12 @@ _SPENT = {"tokens": "output", "output_tokens": "output", "input_tokens": "input"
 
 
 class Impossible(Exception):
-    """Something that cannot be where a test has it: why not, what could be, and the place if it is a smaller one."""
+    """Something that cannot be where a test has it: why not, what could be, the rule behind it, and the place if it is
+    a smaller one."""
 
-    def __init__(self, problem: str, could: Sequence[str] = (), span: Span | None = None) -> None:
+    def __init__(self, problem: str, could: Sequence[str] = (), span: Span | None = None, because: str = "") -> None:
         super().__init__(problem)
-        self.problem, self.could, self.span = problem, tuple(could), span
+        self.problem, self.could, self.span, self.because = problem, tuple(could), span, because
 
 
 def by_the_thread(given: Sequence[Given]) -> Used | None:
@@ -99,7 +100,8 @@ def used_by_itself(compiled: Compiled, state: State, given: Sequence[Given]) -> 
                 fuel = machine.index(plan.fuel)
                 values[fuel] -= each.amount
                 if values[fuel] < 0:
-                    raise Impossible(_too_much(each, values[fuel] + each.amount, plan.limit.id), span=each.span)
+                    left = values[fuel] + each.amount
+                    raise Impossible(_too_much(each, left, plan.limit.id), (), each.span, plan.origin)
     return structs.replace(state, vars=tuple(values), book=structs.replace(state.book, spent=spent))
 
 
