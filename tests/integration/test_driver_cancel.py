@@ -305,7 +305,10 @@ def test_an_attempt_that_takes_too_long_has_failed():
     policy = Policy(name="t", limits=(Limit(resource="attempt_wall", max=50),))
     model = Model(forever)
     result, took = timed(Driver(policy, model))
-    assert (result.status, result.error) == ("failed", "timeout: no answer in time")
+    assert (result.status, result.error) == (
+        "failed",
+        "timeout: no answer in time (attempt_wall 50ms, limit attempt_wall)",
+    )
     assert took < 4
     assert model.cancelled == 1
 
