@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -262,6 +263,7 @@ def _on_interrupt(cancel: Any) -> Any:
 
     def interrupted() -> None:
         release()
+        signal.signal(signal.SIGINT, _leave)
         cancel()
 
     def release() -> None:
@@ -274,6 +276,13 @@ def _on_interrupt(cancel: Any) -> Any:
     except (NotImplementedError, RuntimeError):  # Windows, or not the main thread: Ctrl-C cancels the awaiting task
         return lambda: None
     return release
+
+
+def _leave(*_: Any) -> None:
+    """The second Ctrl-C. What goes on is cut wherever it is just then, and nobody needs to read where that was."""
+    logging.getLogger("asyncio").disabled = True
+    signal.signal(signal.SIGINT, lambda *_: os._exit(CANCELLED))  # whoever presses it again waits for nothing
+    raise KeyboardInterrupt
 
 
 def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any], store: SqliteStore | None) -> int:
