@@ -19,7 +19,7 @@ from engine.core.ledger import RUNNING, Ledger
 from engine.core.machine.machine import Phase
 from engine.core.messages import Usage
 from engine.core.state import ASKED, NO_TIME, STARTED, ClientInfo, RoundCall, State, Used
-from engine.core.step import Compiled, wake_at
+from engine.core.step import Compiled, suspended, wake_at
 from engine.core.vocabulary import RESOURCES
 from engine.run.booking import Account
 from policy_lang.cases import Asked, Event, Given
@@ -279,12 +279,16 @@ class Player:
 
     def _send(self, event: e.AnyEvent, supplied: bool = False) -> d.AnyDecision:
         """One step of the run, with a look at the ledger before it where a driver takes one."""
+        if suspended(self.state) and not isinstance(event, e.Cancelled):
+            self.ledger.wake(RUN, event.at)  # it goes on, and so do the clocks that have stood still
         seen = self.account.show(event, self.state)
         if seen is not None:
             self.state, _ = self.compiled.step(self.state, seen)
         before = self.state
         self.state, decision = self.compiled.step(before, event)
         self.account.book(event, decision, self.state)
+        if suspended(self.state):
+            self.ledger.suspend(RUN, event.at)
         if isinstance(decision, d.Illegal):
             raise Impossible(decision.problem, possible(self))
         self.records.append(Record(event, decision, before, self.state, supplied))

@@ -236,3 +236,38 @@ def test_a_failed_test_says_where(tmp_path: Path) -> None:
     assert failure.span.text == "stop"
     assert isinstance(tests.cases[0].lines[-1], Expectation)
     assert (failure.span.line, failure.cause and failure.cause.text) == (4, "call")
+
+
+STILL = """policy "still" lang 1
+limits {{
+  wall  1m{counting}
+}}
+tool "refund"  ask
+test "a day of waiting" {{
+  given   wall 30s
+  when    call
+  when    model asks "refund"
+  expect  ask "refund"
+  when    1d pass
+  when    approved
+  expect  {expected}
+}}
+test "what is left after it" {{
+  when    call
+  when    model asks "refund"
+  when    1d pass
+  when    approved
+  when    tool "refund" ok
+  when    1m pass
+  expect  stop because wall
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("counting", "expected"), [("", 'run "refund"'), ("  counting approvals", "stop because wall")]
+)
+def test_time_in_which_people_are_awaited_stands_still(tmp_path: Path, counting: str, expected: str) -> None:
+    text = STILL.format(counting=counting, expected=expected)
+    text = text if not counting else text.split('test "what is left')[0].replace("  when    approved\n", "")
+    assert failures(suite(tmp_path, text)) == {}
