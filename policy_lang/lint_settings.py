@@ -91,7 +91,7 @@ def _has_table(place: str) -> bool:
     except OSError:
         return False
     own = r"(?:tool\.policy\.lint|tool\.policy)" if place.endswith(PROJECT_FILE) else "lint"
-    return re.search(rf"^[ \t]*(?:\[[ \t]*{own}[ \t]*[.\]]|lint\b)", text, re.MULTILINE) is not None
+    return re.search(rf"^[ \t]*(?:\[+[ \t]*{own}[ \t]*[.\]]|lint\b)", text, re.MULTILINE) is not None
 
 
 def load(path: str, name: str | None = None) -> LintSettings:
@@ -226,7 +226,7 @@ class _Reader:
         best = Span(self.source, 0, 0)
         for number, start in enumerate(self.source.starts, 1):
             line = self.source.line(number)
-            if match := re.match(r"\s*\[([^\[\]]+)\]", line):
+            if match := re.match(r"\s*\[+([^\[\]]+)\]", line):
                 header = _dotted(match[1])
                 if header == wanted or header == (*wanted, key):
                     best = Span(self.source, start + match.start(1), start + match.end(1))

@@ -59,6 +59,10 @@ class Source:
         end = len(self.text) if end < 0 else end
         return end - 1 if end > offset and self.text[end - 1] == "\r" else end
 
+    def next_line(self, offset: int) -> int:
+        """Where the line after that of an offset begins, or the text ends."""
+        return self.text.find("\n", offset) + 1 or len(self.text)
+
 
 class Span(NamedTuple):
     """A stretch of one source, from ``start`` up to but not including ``end``."""

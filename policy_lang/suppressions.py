@@ -128,5 +128,4 @@ def _below(unit: Unit, source: Source, offset: int) -> range:
 def _line(span: Span) -> Span:
     """The whole line a comment stands on, its end included."""
     source = span.source
-    start = source.line_start(span.start)
-    return Span(source, start, min(source.line_end(span.end) + 1, len(source.text)))
+    return Span(source, source.line_start(span.start), source.next_line(span.end))

@@ -31,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit codes: 0 nothing as grave as the fail level, 1 such findings,\n"
         "            2 a file that cannot be read, or a wrong command line or settings file"
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a policy file, or a directory to search for *.policy")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        default=["."],
+        metavar="FILE",
+        help="a policy file, or a directory to search for *.policy (default: the current one)",
+    )
     parser.add_argument("--format", choices=FORMATS, default="full", help="how findings are shown (default: full)")
     parser.add_argument(
         "--fail-level",

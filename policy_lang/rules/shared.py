@@ -38,7 +38,7 @@ def whole_line(span: Span) -> tuple[Edit, ...]:
     start, end = source.line_start(span.start), source.line_end(span.end)
     if source.text[start : span.start].strip() or source.text[span.end : end].strip():
         return ()
-    return (Edit(Span(source, start, min(end + 1, len(source.text))), ""),)
+    return (Edit(Span(source, start, source.next_line(span.end)), ""),)
 
 
 class Budget(NamedTuple):

@@ -68,6 +68,12 @@ def test_check_does_not_run_what_only_lint_has(tmp_path: Path) -> None:
     assert policy("lint", "--format", "concise", "a.policy", cwd=tmp_path).stdout.count("P3") == 2
 
 
+def test_without_a_name_it_looks_at_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(UNUSED)
+    assert policy("lint", cwd=tmp_path).returncode == 1
+    assert policy("check", "--format", "concise", cwd=tmp_path).stdout.startswith("./a.policy:5:5: warning[P319]")
+
+
 def test_a_missing_file_and_an_empty_folder(tmp_path: Path) -> None:
     assert policy("lint", "nowhere.policy", cwd=tmp_path).returncode == 2
     done = policy("lint", ".", cwd=tmp_path)
@@ -175,6 +181,7 @@ SETTINGS_MISTAKES = [
     ('[lint.levels]\nP391 = "off"\n', "2:1", "no finding has the code `P391`", "did you mean `P301`?"),
     ('[lint]\nlevels = "off"\n', "2:1", "`levels` is a table", "write `[lint.levels]`"),
     ('[lint.ignore]\n"x/*" = ["P201"]\n', "2:1", "`P201` is an error, which no setting changes", "remove it"),
+    ("[[lint.levels]]\n", "1:3", "`levels` is a table", "write `[lint.levels]`"),
     ('[lint]\nhost = ["vetto"]\n', "2:1", "unknown ability `vetto` of a host", "did you mean `veto`?"),
     ("[lint]\ntools = [\n", "2:10", "not valid TOML: invalid value", ""),
 ]
@@ -228,6 +235,19 @@ def test_tools_and_host_by_option(tmp_path: Path) -> None:
     assert "warning[P337]: the host cannot honour this `deny`: it has no `gate`" in done.stdout
     wrong = policy("lint", "--host", "vetto", "a.policy", cwd=tmp_path)
     assert (wrong.returncode, "did you mean `veto`?" in wrong.stderr) == (2, True)
+
+
+# ---- fixes
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_fix_that_removes_a_line_removes_its_end_too(end: str, tmp_path: Path) -> None:
+    text = UNUSED.replace("\n", end)
+    (tmp_path / "a.policy").write_text(text, newline="")
+    (finding,) = Linter()(str(tmp_path / "a.policy"))
+    (edit,) = finding.fix
+    source = finding.primary.span.source.text
+    assert source[: edit.span.start] + edit.replacement + source[edit.span.end :] == CLEAN.replace("\n", end)
 
 
 # ---- many files

@@ -219,7 +219,7 @@ def test_params_and_root(tmp_path: Path) -> None:
     "arguments",
     [
         [],
-        ["check"],
+        ["check", "--jobs"],
         ["chek", "a.policy"],
         ["check", "--nonsense", "a"],
         ["check", "a", "--set", "x"],
