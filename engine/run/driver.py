@@ -29,7 +29,7 @@ from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hoo
 from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
 from engine.run.listeners import Listener, Observer, together
-from engine.run.local import LocalEffects, Recorded
+from engine.run.local import Recorded
 from engine.run.loop import drive
 from engine.run.migration import migrated
 from engine.run.narrator import Narrator
@@ -39,6 +39,7 @@ from engine.run.resolvers import Resolver
 from engine.run.result import OpenRequest, RunResult, result_of, suspended_result
 from engine.run.results import ToolResult
 from engine.run.streaming import RunBegan, RunEnded, Stream
+from engine.run.suspension import SharedEffects
 from engine.run.sync import Background
 from engine.run.threads import counts_threads, used_by
 from engine.run.timers import Clock, system_clock
@@ -120,7 +121,7 @@ class Driver:
             consultants=policy.consultants(),
             approver=approver,
         )
-        self._going: dict[str, LocalEffects] = {}
+        self._going: dict[str, SharedEffects] = {}
         """What drives each run that goes on, by the runs' ids."""
         self._runs: dict[str, Tree] = {}
         """The trees of all runs that go on, by the runs' ids."""
@@ -397,7 +398,8 @@ class Driver:
         told, role = self._told(spec.run, stream), self._role
         listener = self._follow(told, role, spec, contents.get)
         desk = None if self.journal is None else Desk(self.journal, spec.run, role.compiled.core, role.host.tools)
-        effects = LocalEffects(role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded, desk)
+        rest = (role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded)
+        effects = SharedEffects(desk, *rest)
         self._going[spec.run] = effects
         if held is not None:
             held.keep(effects.inbox.fail)
@@ -496,7 +498,7 @@ class Driver:
             told.finish()
 
     async def _drive(
-        self, spec: RunSpec, contents: Contents, effects: LocalEffects, told: Stream | None, held: Holding | None
+        self, spec: RunSpec, contents: Contents, effects: SharedEffects, told: Stream | None, held: Holding | None
     ) -> RunResult:
         used: Used | None = None
         try:

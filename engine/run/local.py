@@ -20,20 +20,18 @@ from engine.core import events as e
 from engine.core.decisions import AnyDecision, Note, digest
 from engine.core.messages import Message
 from engine.core.state import NO_TIME, State
-from engine.core.step import suspended
 from engine.core.transcript import Transcript, messages
 from engine.run import approvals, calls, executions, resolvers
 from engine.run.approvals import Later
 from engine.run.contents import Contents
 from engine.run.deadlines import Cut, Deadlines
-from engine.run.desk import Desk
 from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.listeners import Listener
 from engine.run.result import RunResult
 from engine.run.timers import Alarm, Clock
-from engine.store.protocol import Journal, JournalError
+from engine.store.protocol import Journal
 
 Recorded = tuple[e.AnyEvent, str]
 """An event as it was journaled, and the digest of the decision it got."""
@@ -41,11 +39,8 @@ Recorded = tuple[e.AnyEvent, str]
 _IN_A_ROW: Final = 8
 """So many effects does one task carry out: a run that never waits must let others have the event loop too."""
 
-_LOOK_S: Final = 1.0
-"""So often is the journal looked at for answers of people while something else keeps the run in this process."""
 
-
-class _Flight:
+class Flight:
     """One effect that is going on. ``begun``: somebody carries it out. ``stopped``: it was asked to end.
 
     ``task`` is the one that carries it out, or will; ``decided`` when it was to start (ms), ``None`` if not known.
@@ -78,7 +73,6 @@ class LocalEffects:
         deadlines: Deadlines,
         listener: Listener | None = None,
         recorded: Iterable[Recorded] = (),
-        desk: Desk | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.loop = loop
@@ -95,7 +89,7 @@ class LocalEffects:
         self._dead: dict[str, Effect] = {}
         """Effects of the journal that have no end in it."""
         self._dead_stopped: set[str] = set()
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         self._lingering: set[asyncio.Task[None]] = set()
         """Tasks nobody waits for, kept from being collected while they run."""
         self._prepared: dict[str, dict[str, Any]] = {}
@@ -103,23 +97,12 @@ class LocalEffects:
         self._context = contextvars.copy_context()
         self._free = False
         """Has a task just ended its effect, so that it can carry out one that starts now?"""
-        self._taken: _Flight | None = None
+        self._taken: Flight | None = None
         """The effect that it will carry out."""
         self.inbox: Inbox[RunResult] = Inbox(loop, spec.started)
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
         self._interrupted = False
-        self._state = spec.initial
-        self._desk = desk
-        """Where people are asked whom nobody here can ask; ``None``: there is no such place."""
-        self._resumed = bool(self._recorded)
-        self._parked: dict[str, Approval] = {}
-        """What people are asked there."""
-        self._written = False
-        """Is all that the run waits for written down?"""
-        self._shared = self._resumed
-        """Was anything ever written down, so that others may answer what the approver here thinks about?"""
-        self._looking: asyncio.TimerHandle | None = None
         self.put = contents.put
         self.get = contents.get
 
@@ -173,7 +156,6 @@ class LocalEffects:
 
     def forget(self, key: str) -> None:
         self._dead.pop(key, None)
-        self._parked.pop(key, None)
         flight = self._flights.pop(key, None)
         if flight is not None:
             self._abandon(flight)
@@ -181,7 +163,6 @@ class LocalEffects:
 
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         listener = self._listener
-        self._state, self._written = state, False
         if self._recorded:
             self._compare(event, decision)
             if listener is not None:
@@ -228,8 +209,6 @@ class LocalEffects:
         if self.loop.is_closed():
             return
         self._alarm.stop()
-        if self._looking is not None:
-            self._looking.cancel()
         for flight in self._flights.values():
             self._abandon(flight)
         self._flights.clear()
@@ -252,7 +231,7 @@ class LocalEffects:
             return
         if self._listener is not None and not waits:
             self._listener.started(effect)
-        flight = _Flight(effect, work, deadline, decided)
+        flight = Flight(effect, work, deadline, decided)
         self._flights[effect.key] = flight
         if self._free:
             self._free, self._taken = False, flight
@@ -261,11 +240,11 @@ class LocalEffects:
             flight.task = self.loop.create_task(self._carry(flight), context=self._context.copy())
         self._alarm.set(deadline)
 
-    async def _carry(self, flight: _Flight) -> None:
+    async def _carry(self, flight: Flight) -> None:
         """Carry out an effect, and then the first one that its end has started, without a task or a wait in between."""
         task = asyncio.current_task()
         assert task is not None
-        upcoming: _Flight | None = flight
+        upcoming: Flight | None = flight
         left = _IN_A_ROW
         while upcoming is not None:
             flight, left = upcoming, left - 1
@@ -279,7 +258,10 @@ class LocalEffects:
                 self._cancelled(flight)
                 return
             except Later:
-                self._put_off(flight)
+                asked = flight.effect
+                if isinstance(asked, Approval) and self._flights.get(asked.key) is flight:
+                    del self._flights[asked.key]
+                    self._put_off(asked)
                 return
             except Exception as exc:  # a fault of the driver itself: better told than waited for
                 self.inbox.fail(exc)
@@ -288,7 +270,7 @@ class LocalEffects:
             unmarked = left > 0 and not task.cancelling() and contextvars.copy_context() == self._context
             upcoming = self._ended(flight, event, unmarked)
 
-    def _ended(self, flight: _Flight, event: e.AnyEvent, free: bool) -> _Flight | None:
+    def _ended(self, flight: Flight, event: e.AnyEvent, free: bool) -> Flight | None:
         """Report the end of an effect. Gives the one that its task, if it is free, is to carry out next."""
         key = flight.effect.key
         if self._flights.get(key) is not flight:
@@ -305,7 +287,7 @@ class LocalEffects:
             taken, self._taken = self._taken, None
         return taken if taken is not None and self._flights.get(taken.effect.key) is taken else None
 
-    def _cancelled(self, flight: _Flight) -> None:
+    def _cancelled(self, flight: Flight) -> None:
         if self._flights.get(flight.effect.key) is flight:
             del self._flights[flight.effect.key]
             if not flight.stopped:
@@ -332,7 +314,7 @@ class LocalEffects:
         assert isinstance(effect, ResolverRun)
         return self._ask(effect)
 
-    def _report_cut(self, flight: _Flight, status: str) -> None:
+    def _report_cut(self, flight: Flight, status: str) -> None:
         try:
             event = self._cut(flight, status)
         except Exception as exc:  # its content could not be stored
@@ -340,11 +322,11 @@ class LocalEffects:
         else:
             self.inbox.post(event)
 
-    def _above(self, flight: _Flight) -> Cut | None:
+    def _above(self, flight: Flight) -> Cut | None:
         """The wall of a run above, if that is what ends an effect."""
         return None
 
-    def _cut(self, flight: _Flight, status: str) -> e.AnyEvent:
+    def _cut(self, flight: Flight, status: str) -> e.AnyEvent:
         """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
         work, timed_out = flight.work, status == "timed_out"
         if isinstance(work, executions.Execution):
@@ -365,7 +347,7 @@ class LocalEffects:
             self._note(Note("warn", f"resolver `{name}` did not answer in time"))
         return e.Resolved(self._clock(), name, "timed_out" if timed_out else "failed")
 
-    def _overdue(self, work: executions.Execution, flight: _Flight) -> e.ToolEnded:
+    def _overdue(self, work: executions.Execution, flight: Flight) -> e.ToolEnded:
         name = work.context.name
         by = self._deadlines.of_tool(name, flight.decided, flight.deadline, self._above(flight))
         if by is not None:
@@ -434,7 +416,7 @@ class LocalEffects:
         if self._listener is not None:
             self._listener.noted(note)
 
-    def _abandon(self, flight: _Flight) -> None:
+    def _abandon(self, flight: Flight) -> None:
         if isinstance(flight.work, executions.Execution):
             flight.work.context.cancelled = True
         task = flight.task
@@ -445,62 +427,17 @@ class LocalEffects:
 
     # People.
 
-    @property
-    def rests(self) -> bool:
-        """Are only people awaited whom nobody asks in this process? All that they are asked is written down."""
-        people = self._written and bool(self._parked)
-        return people and not self._flights and not self.inbox and self._until > self._clock()
-
-    def look(self) -> None:
-        """Somebody may have answered what is written down."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
-        if self._written:
-            try:
-                self._at_rest()
-            except JournalError as exc:
-                self.inbox.fail(exc)
-
     def _asks_here(self, effect: Approval) -> bool:
-        """Is this asked of the approver? Otherwise through the journal; without one there is nobody."""
-        asker = self._host.approver is not None and effect.request.kind != "external"
-        if self._desk is None:
-            if not asker:
-                self._bring(self._nobody(effect))
-            return asker
-        if self._resumed:  # it may have been answered since
-            self._parked[effect.key] = effect
-            self._take_up(self._desk)
-            if effect.key not in self._parked:
-                return False
-        if asker:
-            self._parked.pop(effect.key, None)
+        """Can the approver be asked this? Otherwise nobody can."""
+        if self._host.approver is not None and effect.request.kind != "external":
             return True
-        self._park(effect)
+        self._bring(self._nobody(effect))
         return False
 
-    def _park(self, effect: Approval) -> None:
-        self._parked[effect.key] = effect
-        if self._listener is not None:
-            self._listener.started(effect)
-
-    def _put_off(self, flight: _Flight) -> None:
+    def _put_off(self, effect: Approval) -> None:
         """The approver does not answer now."""
-        effect = flight.effect
-        assert isinstance(effect, Approval)
-        if self._flights.get(effect.key) is not flight:
-            return
-        del self._flights[effect.key]
-        if self._desk is None:
-            self._note(Note("warn", "the approver answers later, but there is no journal", because=effect.because))
-            self._bring(self._nobody(effect))
-            return
-        self._parked[effect.key] = effect
-        try:
-            self._at_rest()
-        except JournalError as exc:
-            self.inbox.fail(exc)
+        self._note(Note("warn", "the approver answers later, but there is no journal", because=effect.because))
+        self._bring(self._nobody(effect))
 
     def _nobody(self, effect: Approval) -> e.AnyEvent:
         if effect.request.kind == "external":
@@ -511,61 +448,10 @@ class LocalEffects:
         return approvals.answer_event(effect.request, "nobody", self._clock())
 
     def _at_rest(self) -> None:
-        """The run waits. If only people are awaited, everybody may know of what, and it need not stay here for that."""
-        if (self._parked or self._shared) and self._only_people():
-            self._wait_for_people()
-
-    def _only_people(self) -> bool:
-        return all(isinstance(f.effect, Approval) for f in self._flights.values()) and suspended(self._state)
-
-    def _wait_for_people(self) -> None:
-        desk = self._desk
-        if desk is None:
-            return
-        self.write_down()
-        self._take_up(desk)
-        if self.rests:
-            self.loop.call_soon(self._leave)
-        if self._written and self._looking is None:
-            self._looking = self.loop.call_later(_LOOK_S, self._look_again)
-
-    def _look_again(self) -> None:
-        self._looking = None
-        self.look()
-
-    def _leave(self) -> None:
-        """Nobody needs to wait for people in this process."""
-        if self.rests:
-            self.inbox.leave()
-
-    def write_down(self) -> None:
-        """What people are asked is in the journal, and the run is known to be suspended."""
-        if self._desk is not None and not self._written:
-            asked = {f.effect.key: f.effect for f in self._flights.values() if isinstance(f.effect, Approval)}
-            self._desk.ask(self._state, self._parked | asked)
-            self._written = self._shared = True
-
-    def _take_up(self, desk: Desk) -> None:
-        """What people have answered through the journal reaches the run."""
-        answers = []
-        for key, record in desk.answered().items():
-            effect = self._parked.pop(key, None)
-            flight = self._flights.get(key) if effect is None else None
-            if flight is not None and isinstance(flight.effect, Approval):
-                effect = flight.effect
-                del self._flights[key]
-                self._abandon(flight)
-            if effect is None:
-                continue
-            event, problem = desk.take(record, effect, self._clock(), self.put, self._prepared)
-            if problem:
-                self._note(Note("warn", problem, because=effect.because))
-            answers.append(event)
-        for event in answers:
-            self._bring(event)
+        """The run is about to wait."""
 
     def _bring(self, event: e.AnyEvent) -> None:
-        """A run that only people were awaited for goes on."""
+        """A person has answered, or the time is over for which the run has waited."""
         self.inbox.post(event)
 
     # Time.

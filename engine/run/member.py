@@ -1,4 +1,4 @@
-"""``LocalEffects`` for a run in a tree: it asks the ledger before it decides, and runs of others depend on its own."""
+"""``SharedEffects`` for a run in a tree: it asks the ledger before it decides, and runs of others depend on its own."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from engine.run.agents import DELEGATE
 from engine.run.booking import Account
 from engine.run.deadlines import Cut
 from engine.run.effects import Approval, Effect, ModelCall, ToolRun, settles, tool_key
-from engine.run.local import LocalEffects
+from engine.run.suspension import SharedEffects
 
 if TYPE_CHECKING:
-    from engine.run.local import _Flight
+    from engine.run.local import Flight
     from engine.run.seat import Seat
     from engine.run.tree import Tree
 
 
-class TreeEffects(LocalEffects):
+class TreeEffects(SharedEffects):
     """See the module. ``seat`` is the place of the run in the ``tree``, ``account`` its account with the ledger."""
 
     def __init__(self, tree: Tree, seat: Seat, account: Account, *args: Any) -> None:
@@ -158,7 +158,7 @@ class TreeEffects(LocalEffects):
         flights = [flight.effect for flight in self._flights.values() if not isinstance(flight.effect, Approval)]
         return bool(flights) and all(map(_delegates, flights))
 
-    def _above(self, flight: _Flight) -> Cut | None:
+    def _above(self, flight: Flight) -> Cut | None:
         pools = self._state.book.pools
         if pools is None or pools.wall is None or flight.deadline < pools.deadline:
             return None

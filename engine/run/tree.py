@@ -28,7 +28,7 @@ from engine.run.desk import Desk, open_requests
 from engine.run.effects import Finished, RunSpec, Suspended
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
-from engine.run.local import LocalEffects, Recorded
+from engine.run.local import Recorded
 from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
 from engine.run.narrator import SHARED
@@ -36,6 +36,7 @@ from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
 from engine.run.seat import Seat
 from engine.run.streaming import Budget as StreamBudget
+from engine.run.suspension import SharedEffects
 from engine.run.timers import Clock
 from engine.store import JournalError, RunRecord, Store
 
@@ -54,7 +55,7 @@ class Stage(Struct, frozen=True):
     clock: Clock
     follow: Follow
     runs: dict[str, Tree]
-    going: dict[str, LocalEffects]
+    going: dict[str, SharedEffects]
     """What drives each run that goes on, by the runs' ids."""
     asks: bool
     """Can people be asked through the store?"""
@@ -152,6 +153,7 @@ class Tree:
             self,
             seat,
             account,
+            Desk(stage.store, spec.run, role.compiled.core, role.host.tools) if stage.asks else None,
             role.host,
             spec,
             self.contents,
@@ -160,7 +162,6 @@ class Tree:
             role.deadlines,
             listener,
             recorded,
-            Desk(stage.store, spec.run, role.compiled.core, role.host.tools) if stage.asks else None,
         )
         seat.begun, seat.effects = True, effects
         self._live[seat.id] = self.by_run[spec.run] = seat
