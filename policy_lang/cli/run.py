@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -80,9 +79,8 @@ def run(args: argparse.Namespace, command: str = "policy run") -> int:
         print(error, file=sys.stderr)
     except expected as error:
         print(f"{args.told_as}: {error}", file=sys.stderr)
-    except KeyboardInterrupt:  # the second Ctrl-C
-        resume = "; `--resume` with its id goes on with it" if args.journal else ""
-        print(f"{args.told_as}: interrupted, the run has not ended{resume}", file=sys.stderr)
+    except KeyboardInterrupt:  # before the run had begun, or where signals are not ours
+        print(_interrupted(args), file=sys.stderr)
         return CANCELLED
     return USAGE
 
@@ -211,7 +209,7 @@ async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -
         handle = driver.resume(args.resume, stream=True, migrate=args.migrate)
     else:
         handle = driver.stream(_question(args), thread=args.thread)
-    release = _on_interrupt(lambda: handle.cancel("user"))
+    release = _on_interrupt(args, lambda: handle.cancel("user"))
     try:
         if args.json:
             async for event in handle:
@@ -256,14 +254,14 @@ def _is_text(text: str) -> bool:
         return False
 
 
-def _on_interrupt(cancel: Any) -> Any:
-    """Ctrl-C (and a polite kill) cancels the run; a second one interrupts the program as usual."""
+def _on_interrupt(args: argparse.Namespace, cancel: Any) -> Any:
+    """Ctrl-C (and a polite kill) cancels the run; a second one leaves at once."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def interrupted() -> None:
         release()
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, lambda *_: _leave(args))
         cancel()
 
     def release() -> None:
@@ -275,14 +273,25 @@ def _on_interrupt(cancel: Any) -> Any:
             loop.add_signal_handler(number, interrupted)
     except (NotImplementedError, RuntimeError):  # Windows, or not the main thread: Ctrl-C cancels the awaiting task
         return lambda: None
-    return release
+
+    def over() -> None:
+        release()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return over
 
 
-def _leave(*_: Any) -> None:
-    """The second Ctrl-C. What goes on is cut wherever it is just then, and nobody needs to read where that was."""
-    logging.getLogger("asyncio").disabled = True
-    signal.signal(signal.SIGINT, lambda *_: os._exit(CANCELLED))  # whoever presses it again waits for nothing
-    raise KeyboardInterrupt
+def _leave(args: argparse.Namespace) -> None:
+    """The second Ctrl-C: nothing goes on from here, as if the process had been killed. The journal stands that."""
+    shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a live view hides the cursor
+    with suppress(OSError, ValueError):  # not by `print`: one may be going on
+        os.write(sys.stderr.fileno(), f"{shown}{_interrupted(args)}\n".encode())
+    os._exit(CANCELLED)
+
+
+def _interrupted(args: argparse.Namespace) -> str:
+    resume = "; `--resume` with its id goes on with it" if args.journal else ""
+    return f"{args.told_as}: interrupted, the run has not ended{resume}"
 
 
 def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any], store: SqliteStore | None) -> int:
