@@ -21,6 +21,7 @@ COMMANDS = {
     "fmt": "write policy files in one layout",
     "test": "run the tests that stand in policy files",
     "explain": "say what a policy means, rule by rule",
+    "lsp": "answer an editor about policy files (a language server)",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",
     "runs": "list, show, resume and cancel the runs of a journal",
