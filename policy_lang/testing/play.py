@@ -236,6 +236,8 @@ class Player:
         self._obey(self._send(e.Cancelled(self.at)))
 
     def _passes(self, event: Event) -> None:
+        if self.ended:
+            raise self._impossible("nothing waits for the time any more")
         until = self.at + event.amount
         for _ in range(_MOST_TIMERS):
             due, ring = self._next_timer()

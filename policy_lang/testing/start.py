@@ -6,7 +6,7 @@ its conversation have, with `per subtree` agents below it that have ended, with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
@@ -45,10 +45,9 @@ def by_the_thread(given: Sequence[Given]) -> Used | None:
 
 def used_by_others(ledger: Ledger, run: str, given: Sequence[Given]) -> None:
     """Book what the agents below and earlier runs have used, and which agents there are. Raises ``Impossible``."""
+    _agents(ledger, run, {each.resource: each.amount for each in given})
     for each in given:
-        if each.resource in TREE_RESOURCES:
-            _tree(ledger, run, each)
-        elif each.scope in ("subtree", "node"):
+        if each.scope in ("subtree", "node"):
             _pools(ledger, run, each)
 
 
@@ -66,21 +65,18 @@ def _pools(ledger: Ledger, run: str, each: Given) -> None:
     ledger.nodes[run] = structs.replace(node, pools=changed)
 
 
-def _tree(ledger: Ledger, run: str, each: Given) -> None:
-    """Agents that were spawned before; `depth` is how many levels above the run there are."""
-    node = ledger.nodes[run]
-    if each.resource == "depth":
-        depth = each.amount + node.depth
-        ledger.nodes[run] = structs.replace(node, levels=node.levels - each.amount, depth=depth)
-        return
-    if each.resource == "children":
-        ledger.nodes[run] = structs.replace(node, children=node.children + each.amount)
-        return
-    for _ in range(each.amount):
+def _agents(ledger: Ledger, run: str, given: Mapping[str, int]) -> None:
+    """The agents there are: all that run are there, and all that are there were spawned once."""
+    running = given.get("concurrent", 0)
+    there = max(running, given.get("live_children", 0))
+    for number in range(there):
         child = ledger.next_id(run)
         ledger.spawn(run, child, "", Budget(), 0)
-        if each.resource == "concurrent":
+        if number < running:
             ledger.wake(child, 0)
+    node, up = ledger.nodes[run], given.get("depth", 0)
+    spawned = max(there, given.get("children", 0))
+    ledger.nodes[run] = structs.replace(node, children=spawned, levels=node.levels - up, depth=node.depth + up)
 
 
 def used_by_itself(compiled: Compiled, state: State, given: Sequence[Given]) -> State:

@@ -228,6 +228,18 @@ test "t" {
     assert failures(suite(tmp_path, text)) == {"t": "end: failed because llm_failure (timeout)"}
 
 
+def test_time_is_of_no_use_after_the_end(tmp_path: Path) -> None:
+    text = """policy "p" lang 1
+test "t" {
+  when    call
+  when    10m pass times 2
+  expect  stop
+}
+"""
+    said = "nothing waits for the time any more: the run has ended, failed because llm_failure (timeout) (time 2 of 2)"
+    assert failures(suite(tmp_path, text)) == {"t": said}
+
+
 def test_a_failed_test_says_where(tmp_path: Path) -> None:
     text = 'policy "p" lang 1\ntest "t" {\n  when  call\n  expect  stop\n}\n'
     tests = suite(tmp_path, text)
