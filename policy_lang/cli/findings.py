@@ -10,6 +10,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from shutil import get_terminal_size
 from typing import TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
@@ -17,7 +19,9 @@ from policy_lang.cli.options import add_policy_options
 from policy_lang.diagnostics import SEVERITIES, WARNING, Diagnostic
 from policy_lang.settings import SettingsError
 
-FORMATS = ("full", "concise", "json", "sarif", "github", "junit")
+FORMATS = ("full", "concise", "spoken", "json", "sarif", "github", "junit")
+_LINES = ("concise", "spoken", "github")
+"""Formats without a document around them, but the closing line."""
 
 T = TypeVar("T")
 
@@ -133,18 +137,18 @@ def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> N
     from policy_lang.renderers import tally
 
     if format in ("json", "sarif", "junit"):
-        from importlib import import_module
-
         print(import_module(f"policy_lang.renderers.{format}").render(findings, files))
         return
-    if findings and format in ("concise", "github"):
-        from policy_lang.renderers import concise, github
-
-        print((concise if format == "concise" else github).render(findings))
+    if findings and format in _LINES:
+        print(
+            import_module(f"policy_lang.renderers.{format}").render(findings),
+            end="\n\n" if format == "spoken" else "\n",
+        )
     elif findings:
         from policy_lang.renderers import full
 
-        print(full.render(findings, colour=_colour()), end="\n\n")
+        columns = get_terminal_size().columns if sys.stdout.isatty() else None
+        print(full.render(findings, _colour(), columns), end="\n\n")
     print(tally(findings, len(files)))
     if findings and format == "full":
         print(f"`{findings[0].page}` says more about a code")

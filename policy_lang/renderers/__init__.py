@@ -1,4 +1,5 @@
-"""Findings as text: ``full`` for people, ``concise`` for one line each, ``github`` for annotations, and as documents:
+"""Findings as text: ``full`` for people, ``spoken`` for screen readers, ``concise`` for one line
+each, ``github`` for annotations, and as documents:
 ``json`` for tools, ``sarif`` for code scanning, ``junit`` for build servers.
 
 Each renderer is a module with ``render(findings)``; those of documents are told the files too. They

@@ -18,15 +18,18 @@ _ANSI = {
 }
 
 
-def render(findings: Iterable[Diagnostic], colour: bool = False) -> str:
-    """All findings, an empty line between two of them, without a line end after the last."""
-    return "\n\n".join(one(finding, colour) for finding in findings)
+def render(findings: Iterable[Diagnostic], colour: bool = False, columns: int | None = None) -> str:
+    """All findings, an empty line between two of them, without a line end after the last.
+
+    ``columns`` is the width of the terminal they are for, ``None`` for no terminal.
+    """
+    return "\n\n".join(one(finding, colour, columns) for finding in findings)
 
 
-def one(finding: Diagnostic, colour: bool = False) -> str:
+def one(finding: Diagnostic, colour: bool = False, columns: int | None = None) -> str:
     paint = _painter(finding.severity) if colour else plain
     head = f"{paint(f'{finding.severity}[{finding.code}]', 'primary')}{paint(f': {clean(finding.message)}', 'strong')}"
-    rows = [head, *snippet(finding, paint)]
+    rows = [head, *snippet(finding, paint, columns)]
     if finding.help:
         gutter = max(len(str(label.span.line)) for label in (finding.primary, *finding.secondary))
         rows.append(f"{' ' * gutter} {paint('=', 'frame')} {paint('help:', 'help')} {clean(finding.help)}")

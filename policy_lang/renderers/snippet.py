@@ -15,8 +15,9 @@ from policy_lang.source import Source
 
 TAB = 4
 WIDTH = 140
-"""Longer lines are shown in part."""
-_MARGIN = 30
+"""Longer lines are shown in part, where no terminal says how wide it is."""
+NARROWEST = 40
+"""Less than that shows nothing of use; a terminal that is narrower breaks lines by itself."""
 
 Paint = Callable[[str, str], str]
 """Colours a text for a role: ``primary``, ``secondary`` or ``frame``."""
@@ -74,14 +75,19 @@ def _is_mark(char: str) -> bool:
     return category(char) in ("Mn", "Me")
 
 
-def snippet(finding: Diagnostic, paint: Paint = plain) -> list[str]:
-    """The places of a finding: ``-->`` its own, ``:::`` those in other files, with their lines and labels."""
+def snippet(finding: Diagnostic, paint: Paint = plain, columns: int | None = None) -> list[str]:
+    """The places of a finding: ``-->`` its own, ``:::`` those in other files, with their lines and labels.
+
+    ``columns`` is the width of the terminal it is for, ``None`` for no terminal.
+    """
     labels = [finding.primary, *finding.secondary]
     sources: list[Source] = []
     for label in labels:
         if label.span.source not in sources:
             sources.append(label.span.source)
     gutter = max(len(str(label.span.line)) for label in labels)
+    # Beside the line stand its number, a bar, and signs that something is left out.
+    width = WIDTH if columns is None else max(NARROWEST, min(WIDTH, columns - gutter - 5))
     out: list[str] = []
     for source in sources:
         first = next(label for label in labels if label.span.source is source)
@@ -93,59 +99,63 @@ def snippet(finding: Diagnostic, paint: Paint = plain) -> list[str]:
         if source is not sources[0]:
             out.append(paint(f"{' ' * gutter} |", "frame"))
         out.append(f"{' ' * gutter}{paint(arrow, 'frame')} {name}:{line}:{column}")
-        out += _lines(
-            source, [label for label in labels if label.span.source is source], finding.primary, gutter, paint
-        )
+        page = _Page(source, finding.primary, gutter, width, paint)
+        out += page.lines([label for label in labels if label.span.source is source])
     return out
 
 
-def _lines(source: Source, labels: Sequence[Label], primary: Label, gutter: int, paint: Paint) -> list[str]:
-    empty = paint(f"{' ' * gutter} |", "frame")
-    out, last = [empty], 0
-    rows: dict[int, list[Label]] = {}
-    for label in labels:
-        rows.setdefault(label.span.line, []).append(label)
-    for number in sorted(rows):
-        if last and number > last + 2:
-            out.append(paint("...", "frame"))
-        elif last and number == last + 2:
-            out.append(_numbered(number - 1, _expand(source.line(number - 1)).text[:WIDTH], gutter, paint))
-        out += _marked(source, number, rows[number], primary, gutter, paint)
-        last = number
-    return out
+class _Page:
+    """Lines of one source on a page of a width, with a gutter of so many digits."""
+
+    def __init__(self, source: Source, primary: Label, gutter: int, width: int, paint: Paint) -> None:
+        self.source, self.primary, self.gutter, self.width, self.paint = source, primary, gutter, width, paint
+        self.frame = paint(f"{' ' * gutter} |", "frame")
+
+    def lines(self, labels: Sequence[Label]) -> list[str]:
+        out, last = [self.frame], 0
+        rows: dict[int, list[Label]] = {}
+        for label in labels:
+            rows.setdefault(label.span.line, []).append(label)
+        for number in sorted(rows):
+            if last and number > last + 2:
+                out.append(self.paint("...", "frame"))
+            elif last and number == last + 2:
+                out.append(self._numbered(number - 1, _expand(self.source.line(number - 1)).text[: self.width]))
+            out += self._marked(number, rows[number])
+            last = number
+        return out
+
+    def _numbered(self, number: int, text: str) -> str:
+        frame = self.paint(f"{number:>{self.gutter}} |", "frame")
+        return f"{frame} {text}".rstrip()
+
+    def _marked(self, number: int, labels: list[Label]) -> list[str]:
+        """A line and, below it, its marks and their texts."""
+        text = self.source.line(number)
+        line = _expand(text)
+        start = self.source.starts[number - 1]
+        marks = []
+        for label in labels:
+            begin = min(label.span.start - start, len(text))
+            end = min(max(label.span.end - start, begin), len(text))
+            at = line.cells[begin]
+            marks.append(_Mark(at, max(line.cells[end], at + 1), label.text, label is self.primary))
+        shown, marks = _cropped(line.text, line.cells[-1], marks, self.width)
+        return [
+            self._numbered(number, shown),
+            *(f"{self.frame} {row}" for row in _mark_rows(sorted(marks), self.paint)),
+        ]
 
 
-def _numbered(number: int, text: str, gutter: int, paint: Paint) -> str:
-    frame = paint(f"{number:>{gutter}} |", "frame")
-    return f"{frame} {text}".rstrip()
-
-
-def _marked(source: Source, number: int, labels: list[Label], primary: Label, gutter: int, paint: Paint) -> list[str]:
-    """A line and, below it, its marks and their texts."""
-    text = source.line(number)
-    line = _expand(text)
-    start = source.starts[number - 1]
-    marks = []
-    for label in labels:
-        begin = min(label.span.start - start, len(text))
-        end = min(max(label.span.end - start, begin), len(text))
-        at = line.cells[begin]
-        marks.append(_Mark(at, max(line.cells[end], at + 1), label.text, label is primary))
-    shown, marks = _cropped(line.text, line.cells[-1], marks)
-    frame = paint(f"{' ' * gutter} |", "frame")
-    rows = _mark_rows(sorted(marks), paint)
-    return [_numbered(number, shown, gutter, paint), *(f"{frame} {row}" for row in rows)]
-
-
-def _cropped(text: str, width: int, marks: list[_Mark]) -> tuple[str, list[_Mark]]:
+def _cropped(text: str, size: int, marks: list[_Mark], width: int) -> tuple[str, list[_Mark]]:
     """A long line cut to what its marks are about. Only lines of one-cell characters are cut."""
-    if width <= WIDTH or width != len(text):
+    if size <= width or size != len(text):
         return text, marks
-    left = max(0, min(mark.start for mark in marks) - _MARGIN)
-    right = left + WIDTH
-    cut = ("…" if left else "") + text[left:right] + ("…" if right < width else "")
+    left = max(0, min(mark.start for mark in marks) - min(30, width // 4))
+    right = left + width
+    cut = ("…" if left else "") + text[left:right] + ("…" if right < size else "")
     shift = left - (1 if left else 0)
-    return cut, [m._replace(start=min(m.start - shift, WIDTH), end=min(m.end - shift, WIDTH + 1)) for m in marks]
+    return cut, [m._replace(start=min(m.start - shift, width), end=min(m.end - shift, width + 1)) for m in marks]
 
 
 def _mark_rows(marks: list[_Mark], paint: Paint) -> list[str]:

@@ -22,7 +22,15 @@ from policy_lang.source import Source, Span
 HERE = Path(__file__).parent
 GOLDEN = HERE / "formats"
 FILES = ("clean.policy", "mixed.policy", "noted.policy")
-SUFFIX = {"full": "txt", "concise": "txt", "json": "json", "sarif": "sarif", "github": "txt", "junit": "xml"}
+SUFFIX = {
+    "full": "txt",
+    "concise": "txt",
+    "spoken": "txt",
+    "json": "json",
+    "sarif": "sarif",
+    "github": "txt",
+    "junit": "xml",
+}
 
 SCHEMA = json.loads((HERE / "sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8"))
 """Version 2.1.0-rtm.5, as schemastore has it; the copy of the npm package `@microsoft/jest-sarif` (MIT)."""
@@ -41,7 +49,7 @@ def found() -> list[Diagnostic]:
 
 def rendered(format: str) -> str:
     module = import_module(f"policy_lang.renderers.{format}")
-    text = module.render(found()) if format in ("full", "concise", "github") else module.render(found(), FILES)
+    text = module.render(found()) if SUFFIX[format] == "txt" else module.render(found(), FILES)
     if format == "sarif":  # the version of the package is no matter of the format
         document = json.loads(text)
         document["runs"][0]["tool"]["driver"].pop("version", None)

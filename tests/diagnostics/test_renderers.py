@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policy_lang import checks
 from policy_lang.diagnostics import Diagnostic, Label, in_order
-from policy_lang.renderers import concise, full, tally
+from policy_lang.renderers import concise, full, spoken, tally
 from policy_lang.source import Source, Span
 
 
@@ -141,3 +141,46 @@ def test_order_is_by_file_then_place_and_repeats_are_dropped() -> None:
     findings = [Diagnostic("P1", "m", Label(Span(source, at, at))) for source in (two, one) for at in (2, 0, 2)]
     placed = [(f.primary.span.source.name, f.primary.span.start) for f in in_order(findings, [one, two])]
     assert placed == [("b", 0), ("b", 2), ("a", 0), ("a", 2)]
+
+
+def test_a_narrow_terminal_gets_lines_that_fit() -> None:
+    text = f"{'a' * 100} wrong {'b' * 100}"
+    for columns in (50, 80, 120, 200):
+        lines = full.render([found(text, (101, 106, "here"))], columns=columns).split("\n")
+        assert max(map(len, lines)) <= columns
+        marked = next(line for line in lines if "^" in line)
+        assert lines[lines.index(marked) - 1][marked.index("^") :].startswith("wrong")
+
+
+@given(st.integers(1, 300), st.integers(0, 250), st.integers(1, 40))
+def test_marks_begin_under_their_text_however_wide_the_terminal(columns: int, start: int, length: int) -> None:
+    text = "".join(chr(97 + i % 26) for i in range(300))
+    rows = full.render([found(text, (start, start + length, "here"))], columns=columns).split("\n")
+    marked = next(row for row in rows if "^" in row)
+    at = marked.index("^")
+    shown = rows[rows.index(marked) - 1]
+    assert shown[at] == text[start]
+    assert len(shown) <= max(columns, 46)
+    signs = marked.count("^")
+    assert signs == length or len(shown) - at == signs, "as many as there are, or up to the end of what is shown"
+
+
+def test_nothing_is_drawn_for_a_screen_reader() -> None:
+    finding = found("one two\nthree", (4, 7, "expected a"), (0, 3, ""), (8, 13, "why"))._replace(help="write `a`")
+    assert spoken.render([finding]).split("\n") == [
+        "error P100: message",
+        "in x.policy, line 1, column 5, at two: expected a",
+        "see also x.policy, line 1, column 1, at one",
+        "see also x.policy, line 2, column 1, at three: why",
+        "help: write `a`",
+    ]
+
+
+def test_what_is_long_or_elsewhere_is_said_so() -> None:
+    other = Source("base.policy", "")
+    long = found("a" * 100, (0, 100, ""))
+    finding = long._replace(secondary=(Label(Span(other, 0, 0), "not there"),))
+    assert spoken.render([finding]).split("\n")[1:] == [
+        f"in x.policy, line 1, column 1, at {'a' * 60} and so on",
+        "see also, in another file, base.policy",
+    ]

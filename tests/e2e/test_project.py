@@ -134,6 +134,22 @@ def test_a_stale_quotation_is_seen(check_docs: ModuleType) -> None:
     assert check_docs.refreshed(fresh) == fresh
 
 
+def test_a_stale_page_about_a_rule_is_seen(
+    check_docs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pages = importlib.import_module("rule_pages")
+    assert pages.stale() == []
+    monkeypatch.setattr(pages, "FOLDER", tmp_path)
+    wanted = pages.expected()
+    for name, text in wanted.items():
+        (tmp_path / name).write_text(text)
+    assert pages.stale() == []
+    (tmp_path / "P301.md").write_text("old")
+    (tmp_path / "P302.md").unlink()
+    (tmp_path / "P999.md").write_text("of a rule that is gone")
+    assert pages.stale() == ["docs/rules/P301.md", "docs/rules/P302.md", "docs/rules/P999.md"]
+
+
 # ---- no traces of the machine it was made on
 
 
