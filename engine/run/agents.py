@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from engine.core.budgets import Budget, budget_of
-from engine.core.policy import Finalize, Limit, Policy
+from engine.core.narrowing import narrowed
+from engine.core.policy import Policy
 from engine.core.pooling import Node
 from engine.core.state import ClientInfo
 from engine.core.step import Compiled, compile
@@ -122,26 +123,13 @@ class Role:
 
     def narrowed(self, node: Node) -> Role:
         """The same agent with the budget that its node was given at its spawn, where that is less than is written."""
-        policy = self.compiled.policy
-        written = {limit.id: limit.max for limit in policy.limits}
-        given = {pool.ceiling.limit: (pool.ceiling.resource, pool.maximum) for pool in node.pools}
+        given: dict[str, tuple[Any, int]] = {
+            pool.ceiling.limit: (pool.ceiling.resource, pool.maximum) for pool in node.pools
+        }
         if (wall := node.budget.wall) is not None:
             given[wall.limit] = "wall", wall.maximum
-        if all(written.get(name) == maximum for name, (_, maximum) in given.items()):
-            return self
-        limits = tuple(_narrowed(limit, given[limit.id][1]) if limit.id in given else limit for limit in policy.limits)
-        more = tuple(_asked(*amount) for name, amount in given.items() if name not in written)
-        return self.under(policy.model_copy(update={"limits": (*limits, *more)}))
-
-
-def _narrowed(limit: Limit, maximum: int) -> Limit:
-    """With nothing at all there is no reserve, and so no final call to make."""
-    then = limit.then if maximum or not limit.reserve else tuple(s for s in limit.then if not isinstance(s, Finalize))
-    return limit.model_copy(update={"max": maximum, "reserve": min(limit.reserve, maximum), "then": then})
-
-
-def _asked(resource: Any, maximum: int) -> Limit:
-    return Limit(resource=resource, scope="subtree", max=maximum)
+        policy = narrowed(self.compiled.policy, given)
+        return self if policy is self.compiled.policy else self.under(policy)
 
 
 def _host_of(host: Host, agent: Agent) -> Host:

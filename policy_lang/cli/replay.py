@@ -14,9 +14,7 @@ from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 
 if TYPE_CHECKING:
-    from engine.core.policy import Policy
     from engine.store.compare import Difference
-    from engine.store.protocol import RunRecord
 
 _SHOWN_CHANGES = 6
 
@@ -28,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", dest="wanted", metavar="ID", help="only this run (its id, or how the id begins); default: all runs"
     )
-    parser.add_argument("--policy", metavar="FILE", help="a policy file to decide by; default: each run's own policy")
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="a policy file to decide by, agents by their blocks in it; default: each run's own policy",
+    )
     add_policy_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -36,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from engine.store.protocol import JournalError
     from policy_lang import PolicyError
+    from policy_lang.cli.replay_policies import UnreadablePolicyError
 
     try:
         reports = _replayed(args)
-    except (JournalError, _Unusable) as error:
+    except (JournalError, UnreadablePolicyError, _Unusable) as error:
         print(f"policy replay: {error}", file=sys.stderr)
         return USAGE
     except PolicyError as error:
@@ -68,24 +71,23 @@ class _Report:
 
 
 def _replayed(args: argparse.Namespace) -> list[_Report]:
-    from engine.core.step import Compiled, compile
     from engine.store.compare import first_difference
     from engine.store.sqlite import SqliteStore
     from policy_lang import load
+    from policy_lang.cli.replay_policies import Policies
 
     if args.policy is None and (args.set or args.root is not None):
         option = "--set" if args.set else "--root"
         raise _Unusable(f"{option} is for the policy that --policy names; a run's own policy is replayed as it was")
-    other = compile(load(args.policy, root=args.root, **dict(args.set))) if args.policy is not None else None
-    stored: dict[str, Compiled] = {}
+    other = load(args.policy, root=args.root, **dict(args.set)) if args.policy is not None else None
     store = SqliteStore(args.journal, read_only=True)
     reports: list[_Report] = []
     try:
-        for run in _chosen([record.run for record in store.runs()], args.wanted, args.journal):
+        records = store.runs()
+        policies = Policies(records, other)
+        for run in _chosen([record.run for record in records], args.wanted, args.journal):
             record, steps = (loaded := store.load(run)).record, loaded.steps
-            if other is None and record.policy not in stored:
-                stored[record.policy] = compile(_stored_policy(record))
-            difference = first_difference(other or stored[record.policy], steps)
+            difference = first_difference(policies.of(record), steps)
             started = steps[0].event.at if steps else 0
             reports.append(_Report(run, record.status, len(steps), started, difference))
     finally:
@@ -106,18 +108,6 @@ def _chosen(runs: list[str], wanted: str | None, journal: str) -> list[str]:
             f"{journal}: the ids of {len(found)} runs begin with {wanted!r}, such as {' and '.join(found[:2])}"
         )
     raise _Unusable(f"{journal}: it has no run {wanted!r}; its last ones are {', '.join(runs[-3:])}")
-
-
-def _stored_policy(record: RunRecord) -> Policy:
-    from engine.core.policy import Policy
-
-    try:
-        return Policy.model_validate_json(record.policy)
-    except ValueError:
-        raise _Unusable(
-            f"the policy stored with run {record.run} cannot be read by this release:"
-            " use the release that wrote it, or name a policy with --policy"
-        ) from None
 
 
 def _text(report: _Report, other: bool) -> str:
