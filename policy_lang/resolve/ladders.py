@@ -1,6 +1,6 @@
 """The ladder of a limit: which steps it may have, and what each says.
 
-One ladder is judged by itself here. How its numbers go with the limit's is the business of ``limits`` and ``lints``.
+One ladder is judged by itself here. How its numbers go with the limit's is the business of ``limits`` and ``rules``.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from policy_lang.rules.tools import tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in tool_scopes(policy):
+    for scope in () if policy.broken else tool_scopes(policy):
         if any(line.data["resource"] == "wall" and line.data["max"] is not None for line in scope.limits):
             continue
         for line in scope.tools:
