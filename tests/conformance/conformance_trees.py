@@ -13,140 +13,25 @@ A script is a list of verbs of a host. What the original calls by other names is
 from __future__ import annotations
 
 import asyncio
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from conformance_cases import Case
+from conformance_tree_models import World, behaviour, reply, task_of
+from conformance_tree_policies import LIMITS, PLENTY, SCALE, STATUS, Ladder, policy_of_tree
 from conformance_world import FakeModel, RecordingStore
 
 from engine.clients import ModelError
-from engine.core.agents import AgentRules, Agents, TreeLimit
-from engine.core.messages import Message, Reply, Request, ToolCall, Usage
-from engine.core.policy import Limit, Policy, ToolRule
+from engine.core.messages import Reply, Request
+from engine.core.policy import ToolRule
 from engine.core.state import Used, total
 from engine.core.transcript import problems
-from engine.run.agents import DELEGATE, Agent
+from engine.run.agents import Agent
 from engine.run.driver import Driver
 from engine.run.result import RunResult
 from engine.run.runtime import Node, NodeView, Refused, Runtime
 from engine.run.tools import Tool
-
-SCALE = 1_000
-PLENTY = 10**12
-STATUS = {"done": "completed", "incomplete": "incomplete", "interrupted": "cancelled", "error": "failed"}
-LIMITS = {
-    "maxTurns": "llm_calls",
-    "maxTokens": "tokens",
-    "maxToolCalls": "tool_calls",
-    "maxWallMs": "wall",
-    "maxChildren": "children",
-    "maxDepth": "depth",
-    "maxConcurrent": "concurrent",
-}
-OF_TREES = ("maxChildren", "maxDepth", "maxConcurrent")
-
-Ladder = tuple[Any, ...]
-Said = tuple[str, list[tuple[str, str]]]
-"""A text, and tool calls by name and arguments."""
-
-
-class World:
-    """What the models and tools of one case share: whom they wait for, and what they have done."""
-
-    def __init__(self) -> None:
-        self.released = asyncio.Event()
-        self.tools_run: list[str] = []
-        self.calls: list[str] = []
-        """The agents of the model calls, in their order."""
-        self.tasks: list[str] = []
-        """What the user had said last in each of them."""
-        self._later = 0
-        self._began = time.monotonic()
-        self.at_once = 0
-        self.most_at_once = 0
-
-    def clock(self) -> int:
-        """Milliseconds; what a case adds to them passes at once."""
-        return 1_000_000 + self._later + int((time.monotonic() - self._began) * 1000)
-
-    def advance(self, ms: int) -> None:
-        self._later += ms
-
-    def look_up(self, q: str = "") -> str:
-        self.tools_run.append("lookup")
-        return f"data({q})"
-
-    def guarded(self) -> str:
-        """What a person must allow."""
-        self.tools_run.append("guarded")
-        return "TOKEN"
-
-
-def task_of(request: Request) -> str:
-    """What the user said last."""
-    return next(m.text for m in reversed(request.messages) if m.role == "user")
-
-
-def results_of(request: Request) -> list[str]:
-    """The tool results since the user said something."""
-    found: list[str] = []
-    for message in reversed(request.messages):
-        if message.role == "user":
-            break
-        if message.role == "tool":
-            found.insert(0, message.text)
-    return found
-
-
-def to(agent: str, *tasks: str) -> Said:
-    return "", [(DELEGATE, json.dumps({"agent": agent, "task": task})) for task in tasks]
-
-
-def behaviour(name: str, agent: dict[str, Any], request: Request, n: int) -> Said:
-    """What a model of this kind says: its ``n``-th call, from 0."""
-    results, team = results_of(request), agent.get("team", ["nobody"])
-    tool = agent.get("tools", ["lookup"])[0]
-    call: Said = ("", [(tool, json.dumps({"q": task_of(request)}) if tool == "lookup" else "{}")])
-    match name:
-        case "text" | "blocks" | "no_usage" | "two_failures":
-            return "ok", []
-        case "counts":
-            return f"n={n + 1}", []
-        case "look_up":
-            return (f"found:{results[0]}", []) if results else call
-        case "until_token" | "asks_once":
-            last = results[-1] if results else ""
-            done = "TOKEN" in last or (bool(last) and name == "asks_once")
-            return (f"clerk:{last}", []) if done else (call[0], [(tool, "{}")])
-        case "asks_twice":
-            return (" ".join(results), []) if results else ("", [(tool, "{}")] * 2)
-        case "always_tool":
-            return call
-        case "narrates":
-            return "still at it", call[1]
-        case "text_then_tools":
-            return ("T1", []) if n == 0 else call
-        case "four_rounds":
-            return call if len(results) < 4 else ("ok", [])
-        case "three_slow_rounds":
-            return call if len(results) < 3 else ("ok", [])
-        case "unknown_then_text":
-            return ("ok", []) if results else ("", [("ghost", "{}")])
-        case "fan_out" | "two_tasks" | "tasks_a_and_b":
-            if results:
-                return " ".join(results), []
-            names = (team[0], team[-1]) if name == "tasks_a_and_b" else (team[0], team[0])
-            return "", [*to(names[0], "x")[1], *to(names[1], "y")[1]]
-        case "two_tasks_and_one":
-            if len(results) >= 3:
-                return " ".join(results), []
-            return to(team[0], "z") if results else to(team[0], "x", "y")
-        case "one_task" | "same_task" | "delegates_to_itself":
-            return (results[-1], []) if results else to(team[0], "the task")
-    raise AssertionError(f"no model is called {name}")
 
 
 class Play:
@@ -487,52 +372,3 @@ def _same(seen: Any, wanted: Any) -> None:
 
 def _holds(claim: bool) -> None:
     assert claim
-
-
-def reply(said: Said, tokens: int | None) -> Reply:
-    text, calls = said
-    made = tuple(ToolCall(f"c{i}", name, arguments) for i, (name, arguments) in enumerate(calls))
-    usage = None if tokens is None else Usage(input=0, output=tokens * SCALE)
-    return Reply(Message("assistant", text, made), "tool_calls" if made else "stop", usage)
-
-
-# Policies.
-
-
-def budgets_of(case: Case) -> Iterator[dict[str, int]]:
-    yield from (agent.get("budget", {}) for agent in case["config"].get("agents", {}).values())
-    yield from (op.get("budget", {}) for op in case["script"])
-
-
-def policy_of_tree(case: Case, ladder: Ladder = ()) -> Policy:
-    """The policy that says what the agents' budgets say, and what spawns give of children, depth and concurrency.
-
-    ``ladder``: what happens where an agent's own limits are reached.
-    """
-    of_tree = {LIMITS[k]: v for budget in budgets_of(case) for k, v in budget.items() if k in OF_TREES}
-    rules = [AgentRules(name=name, limits=_block(case, name, ladder)) for name in case["config"].get("agents", {})]
-    return Policy(
-        name="case",
-        agents=Agents(limits=tuple(TreeLimit(resource=k, max=v) for k, v in of_tree.items())),
-        agent=tuple(rules),
-    )
-
-
-def _block(case: Case, name: str, ladder: Ladder) -> tuple[Limit, ...]:
-    agent = case["config"]["agents"][name]
-    given = dict(agent.get("budget", {}))
-    for op in case["script"]:  # the turns that a spawn gives
-        if op["op"] == "spawn" and op["agent"] == name and "maxTurns" in op.get("budget", {}):
-            given["maxTurns"] = op["budget"]["maxTurns"]
-    lifetime = agent.get("lifetime", False)
-    limits = [
-        Limit(
-            resource=LIMITS[k],
-            max=v * (SCALE if k == "maxTokens" else 1),
-            scope="node" if k == "maxTurns" and lifetime else None,
-            then=ladder,
-        )
-        for k, v in given.items()
-        if k not in OF_TREES
-    ]
-    return tuple(limits)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from conformance_cases import Case, differs, reproduces
-from conformance_trees import SCALE, STATUS, Play, results_of
+from conformance_tree_models import results_of
+from conformance_tree_policies import SCALE, STATUS
+from conformance_trees import Play
 from conformance_world import asks, limit, model, says
 
 from engine.clients import OpenAIChat

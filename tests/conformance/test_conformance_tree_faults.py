@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from conformance_cases import Case, differs
-from conformance_trees import PLENTY, SCALE, Play
+from conformance_tree_policies import PLENTY, SCALE
+from conformance_trees import Play
 from conformance_world import says
 
 from engine.core.agents import Agents, TreeLimit

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from conformance_cases import CASES, Case, reproduces
-from conformance_trees import DELEGATE, SCALE, STATUS, Play, check_end, policy_of_tree, results_of
+from conformance_tree_models import results_of
+from conformance_tree_policies import SCALE, STATUS, policy_of_tree
+from conformance_trees import Play, check_end
 
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.agents import Agents, TreeLimit
 from engine.core.ladders import Retry
 from engine.core.policy import FailureRule, Policy
-from engine.run.agents import Agent
+from engine.run.agents import DELEGATE, Agent
 from engine.run.driver import Driver
 from engine.run.results import ToolResult
 from engine.run.runtime import Refused, Runtime
