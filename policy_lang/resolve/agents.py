@@ -1,7 +1,7 @@
 """``agents`` and ``agent "NAME"``: limits on the tree of agents, their pools, and the rules of one agent.
 
 One block of one file is judged by itself here. What a base's blocks do to it is the business of ``merge_agents``, what
-agents and the limits of the policy do to one another that of ``lints_agents``.
+agents and the limits of the policy do to one another that of ``rules``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,18 @@ def test_a_case_is_rendered_exactly(name: str) -> None:
     assert corpus.rendered(name) == corpus.expected(name)
 
 
+SEEDED = {"many_travel": 19, "many_yaml": 10, "many_failures": 14, "many_tools": 16, "many_agents": 14}
+"""Files of somebody who is new to the language, and how many mistakes were made in each."""
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_all_mistakes_of_a_file_are_told_at_once(name: str) -> None:
+    errors = [finding for finding in corpus.findings(name) if finding.is_error]
+    assert len(errors) == SEEDED[name]
+    places = [(finding.primary.span.start, finding.primary.span.end) for finding in errors]
+    assert len(set(places)) == len(places), "two errors at one place are one mistake told twice"
+
+
 def test_every_expected_output_has_its_case() -> None:
     assert sorted(path.stem for path in corpus.CASES.glob("*.txt")) == corpus.names()
 
