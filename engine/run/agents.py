@@ -19,6 +19,7 @@ from engine.core.step import Compiled, compile
 from engine.run import sizes
 from engine.run.deadlines import Deadlines
 from engine.run.host import Host
+from engine.run.priced import all_priced
 from engine.run.tools import Tool, toolbox
 
 DELEGATE: Final = "delegate"
@@ -155,23 +156,11 @@ def registered(agents: Iterable[Agent], host: Host, policy: Policy) -> dict[str,
         if agent.client and agent.client not in host.clients:
             have = ", ".join(f"`{name}`" for name in host.clients)
             raise ValueError(f"agent `{agent.name}` uses a client named `{agent.client}`; this driver has {have}")
-        _priced(agent, host, policy)
         agent = replace(agent, tools=tuple(agent.tools))
         if DELEGATE in toolbox(agent.tools):
             raise ValueError(f"agent `{agent.name}` has a tool named `{DELEGATE}`: that name is taken for delegating")
         found[agent.name] = agent
     if found and DELEGATE in host.tools:
         raise ValueError(f"a tool is named `{DELEGATE}`: that name is taken for delegating to agents")
+    all_priced(found, host, policy)
     return found
-
-
-def _priced(agent: Agent, host: Host, policy: Policy) -> None:
-    """Money that nobody can count would not be limited."""
-    if not agent.client or all(limit.resource != "cost" or limit.max is None for limit in policy.limits):
-        return
-    model = host.clients[agent.client].model
-    if all(price.model != model for price in policy.prices):
-        raise ValueError(
-            f"agent `{agent.name}` calls the model `{model}`, which has no price, and the policy limits the cost: "
-            "add it to `prices`"
-        )

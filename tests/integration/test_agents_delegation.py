@@ -12,7 +12,17 @@ from engine.core.decisions import End
 from engine.core.events import ChildEnded, SpawnRequested
 from engine.core.ladders import Finalize
 from engine.core.messages import Usage
-from engine.core.policy import Limit, Policy, Price, ToolRule
+from engine.core.policy import (
+    AgentRules,
+    Agents,
+    FailureRule,
+    Fallback,
+    Limit,
+    Policy,
+    Price,
+    ToolRule,
+    TreeLimit,
+)
 from engine.run.agents import Agent
 from engine.run.driver import Driver
 from engine.run.streaming import Below, CallStarted, RunEnded
@@ -506,6 +516,45 @@ def test_an_agent_whose_model_has_no_price_where_money_is_limited():
     with pytest.raises(ValueError, match="model `other`, which has no price"):
         Driver(rules, {"main": Model(), "helper": helper}, agents=agents("research"))
     Driver(rules, {"main": Model(), "helper": Model()}, agents=agents("research"))
+
+
+PRICES = (Price(model="fake-1", input=1, output=1),)
+SWITCH = FailureRule(reasons=("*",), then=(Fallback(clients=("spare",)),))
+MONEY = Limit(resource="cost", max=100)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Policy(name="t", limits=(MONEY,), prices=PRICES, failures=(SWITCH,)),
+        Policy(name="t", limits=(MONEY,), prices=PRICES, agent=(AgentRules(name="research", failures=(SWITCH,)),)),
+        Policy(name="t", prices=PRICES, failures=(SWITCH,), agent=(AgentRules(name="research", limits=(MONEY,)),)),
+    ],
+)
+def test_a_client_to_switch_to_whose_model_has_no_price_where_money_is_limited(rules):
+    clients = {"main": Model(), "helper": Model(), "spare": Model(model="other")}
+    with pytest.raises(ValueError, match="may switch to the client `spare` and its model `other`, which has no price"):
+        Driver(rules, clients, agents=agents("research"))
+    Driver(rules, clients | {"spare": Model()}, agents=agents("research"))
+    Driver(rules, {"main": Model(), "helper": Model()}, agents=agents("research"), allow_missing_clients=True)
+    Driver(rules, clients)
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(1, False), (2, True), (None, True)])
+def test_an_agent_without_a_price_that_may_be_below_one_whose_money_is_limited(depth, refused):
+    rules = Policy(
+        name="t",
+        prices=PRICES,
+        agents=Agents(limits=(TreeLimit(resource="depth", max=depth),)),
+        agent=(AgentRules(name="research", limits=(MONEY,)),),
+    )
+    team = [*agents("research"), *agents("reader", client="spare")]
+    clients = {"main": Model(), "helper": Model(), "spare": Model(model="other")}
+    if refused:
+        with pytest.raises(ValueError, match="agent `reader` calls the model `other`, which has no price"):
+            Driver(rules, clients, agents=team)
+    else:
+        Driver(rules, clients, agents=team)
 
 
 def test_rules_for_an_agent_that_nobody_registered_are_noted():
