@@ -100,7 +100,7 @@ BUILD: dict[str, Builder] = {
     "agent": _named_lines(tree.Agent),
     "prices": _lines(tree.Prices),
     "price": tree.Price,
-    "test": _named_lines(tree.Test),
+    "test": lambda span, name, agent, *lines: tree.Test(span, name, agent, lines),
     "given": _lines(tree.Given),
     "counter": tree.Counter,
     "unknown": _same,

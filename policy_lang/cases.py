@@ -59,10 +59,12 @@ class Expectation(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One test. ``span`` is that of its name; ``imported`` says that it stands in a file the policy imports."""
+    """One test. ``span`` is that of its name; ``imported`` says that it stands in a file the policy imports; ``agent``
+    is whose run it is, empty for the run at the top."""
 
     name: str
     span: Span
     given: tuple[Given, ...]
     lines: tuple[Event | Expectation, ...]
     imported: bool = False
+    agent: str = ""

@@ -70,7 +70,7 @@ class PolicyTest(pytest.Item):
             return super().repr_failure(excinfo, style)
         from policy_lang.testing.report import failed_briefly
 
-        return failed_briefly(excinfo.value.result, self.compiled, self.suite.sources)
+        return failed_briefly(excinfo.value.result, self.suite.sources)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.case.span.line - 1, self.name

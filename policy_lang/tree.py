@@ -424,6 +424,7 @@ class Expect(Node):
 class Test(Node):
     keyword = "test"
     name: Quoted
+    agent: Quoted | None
     lines: tuple[Given | When | Expect | Broken, ...]
 
 

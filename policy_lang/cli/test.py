@@ -90,7 +90,7 @@ def _one(path: str, args: argparse.Namespace, shown: _Shown) -> Ran | None:
     from policy_lang.testing.outcome import run
 
     compiled = suite.compiled()
-    ran = Ran(path, [], compiled, suite.sources, [])
+    ran = Ran(path, [], suite.sources, [])
     for case in cases:
         ran.results.append(run(compiled, case))
         shown.result(ran)
@@ -134,7 +134,7 @@ class _Shown:
 
         if not self.quiet:
             print(full.render(suite.errors, colour=_colour()), end="\n\n")
-        return Ran(suite.path, [], None, suite.sources, suite.errors)
+        return Ran(suite.path, [], suite.sources, suite.errors)
 
     def result(self, ran: Ran) -> None:
         """The last result of a file."""
@@ -149,8 +149,7 @@ class _Shown:
             return
         self.failed.append(name)
         if not self.quiet:
-            assert ran.compiled is not None
-            print(failed(ran.path, result, ran.compiled, ran.sources, self.paint), end="\n\n", flush=True)
+            print(failed(ran.path, result, ran.sources, self.paint), end="\n\n", flush=True)
 
     def end(self, ran: list[Ran]) -> None:
         """What it all comes to."""

@@ -88,6 +88,7 @@ class _Block:
         block = self.block
         before = sum(finding.is_error for finding in self.report.findings)
         name = self.values.plain(block.name, "the name of a test", "say what it shows")
+        agent = "" if block.agent is None else self._own_agent(block.agent)
         given: list[Given] = []
         lines: list[Event | Expectation] = []
         for line in block.lines:
@@ -105,7 +106,7 @@ class _Block:
             self._expects_nothing()
         if self.wrong or name is None or sum(f.is_error for f in self.report.findings) > before:
             return None
-        return Case(name, block.name.span, tuple(given), tuple(lines), self.imported)
+        return Case(name, block.name.span, tuple(given), tuple(lines), self.imported, agent)
 
     def _expects_nothing(self) -> None:
         self.report.warn(
@@ -157,6 +158,11 @@ class _Block:
             self.report.error("P209", message, word.span, "nothing to choose", help="remove `per`")
             return None
         scope = self.values.word(word, RESOURCES[resource].scopes, "scope")
+        if scope == "thread" and self.block.agent is not None:
+            message = "an agent has no thread"
+            help = "`per node` is what its earlier runs have used"
+            self.report.error("P209", message, word.span, "nothing to choose", help=help)
+            return None
         return "" if scope == "run" else scope
 
     # ---- when
@@ -226,10 +232,22 @@ class _Block:
         self.agents[name] = None
         known = self.facts.agents
         if known and name not in known and (near := nearest(name, known)):
-            fix = (Edit(text.span, quote(near)),)
-            message = f"there is no `agent {text.raw}`"
-            self.report.error("P502", message, text.span, "no such block", help=f"did you mean `{near}`?", fix=fix)
+            self._no_agent(text, f"did you mean `{near}`?", (Edit(text.span, quote(near)),))
         return name
+
+    def _own_agent(self, text: tree.Quoted) -> str:
+        """The agent that a test is played as: one that the policy has a block for, since nothing else sets it apart."""
+        name, known = self._text(text), self.facts.agents
+        if name and known is not None and name not in known:
+            near = nearest(name, known)
+            blocks = f"there is {quoted(sorted(known), 'and')}" if known else "this policy has none"
+            help = f"did you mean `{near}`?" if near else blocks
+            self._no_agent(text, help, (Edit(text.span, quote(near)),) if near else ())
+        return name
+
+    def _no_agent(self, text: tree.Quoted, help: str, fix: tuple[Edit, ...]) -> None:
+        message = f"there is no `agent {text.span.text}`"
+        self.report.error("P502", message, text.span, "no such block", help=help, fix=fix)
 
     def _child(self, text: tree.Text) -> str:
         return self._earlier(text, self.agents, "spawned", "when spawn")

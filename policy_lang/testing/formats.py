@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from engine.core.step import Compiled
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.renderers import full
 from policy_lang.renderers.snippet import clean
@@ -20,11 +19,10 @@ VERSION = 1
 
 
 class Ran(NamedTuple):
-    """A file and how its tests went; ``compiled`` is ``None`` where the file has ``errors``."""
+    """A file and how its tests went; none of them has run where the file has ``errors``."""
 
     path: str
     results: list[Result]
-    compiled: Compiled | None
     sources: list[Source]
     errors: list[Diagnostic]
 
@@ -56,14 +54,13 @@ def _test(ran: Ran, result: Result) -> dict[str, Any]:
         "defined": {"file": case.span.source.name, "line": case.span.line},
         "status": "passed" if failure is None else "failed",
         "seconds": round(result.seconds, 6),
-        "failure": None if failure is None else _failure(failure, ran, result),
+        "failure": None if failure is None else _failure(failure, result),
     }
 
 
-def _failure(failure: Failure, ran: Ran, result: Result) -> dict[str, Any]:
+def _failure(failure: Failure, result: Result) -> dict[str, Any]:
     source, span = failure.span.source, failure.span
     (line, column), (end_line, end_column) = source.position(span.start), source.position(span.end)
-    assert ran.compiled is not None
     return {
         "kind": failure.kind,
         "message": summary(failure),
@@ -74,7 +71,7 @@ def _failure(failure: Failure, ran: Ran, result: Result) -> dict[str, Any]:
         "file": source.name,
         "start": {"line": line, "column": column},
         "end": {"line": end_line, "column": end_column},
-        "events": [dict(zip(HEAD[1:], row[1:], strict=True)) for row in rows(ran.compiled, result.records, "")],
+        "events": [dict(zip(HEAD[1:], row[1:], strict=True)) for row in rows(result.compiled, result.records, "")],
     }
 
 
@@ -106,8 +103,7 @@ def _case(ran: Ran, result: Result) -> str:
     )
     if failure is None:
         return f"{head}/>"
-    assert ran.compiled is not None
-    text = _text(failed(ran.path, result, ran.compiled, ran.sources))
+    text = _text(failed(ran.path, result, ran.sources))
     message = _quoted(summary(failure))
     return f"{head}>\n      <failure message={message}>{text}</failure>\n    </testcase>"
 

@@ -39,26 +39,27 @@ class Failure(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A test and how it went. ``records`` are all events it has sent, ``seconds`` is real time."""
+    """A test and how it went. ``records`` are all events it has sent, under ``compiled``; ``seconds`` is real time."""
 
     case: Case
     failure: Failure | None
     records: tuple[Record, ...]
     seconds: float
+    compiled: Compiled
 
 
 def run(compiled: Compiled, case: Case) -> Result:
     """Play one test."""
     began = time.perf_counter()
-    failure, records = _play(compiled, case)
-    return Result(case, failure, tuple(records), time.perf_counter() - began)
-
-
-def _play(compiled: Compiled, case: Case) -> tuple[Failure | None, list[Record]]:
     try:
-        player = Player(compiled, case.given)
+        player = Player(compiled, case.given, case.agent)
     except Impossible as problem:
-        return _not_given(problem, case), []
+        return Result(case, _not_given(problem, case), (), time.perf_counter() - began, compiled)
+    failure = _play(player, case)
+    return Result(case, failure, tuple(player.records), time.perf_counter() - began, player.compiled)
+
+
+def _play(player: Player, case: Case) -> Failure | None:
     records, cause = player.records[:], None
     for line in case.lines:
         if isinstance(line, Expectation):
@@ -67,8 +68,8 @@ def _play(compiled: Compiled, case: Case) -> tuple[Failure | None, list[Record]]
             cause = line.span
             records, failure = _send(line, player)
         if failure is not None:
-            return failure, player.records
-    return None, player.records
+            return failure
+    return None
 
 
 def _send(event: Event, player: Player) -> tuple[list[Record], Failure | None]:

@@ -24,11 +24,10 @@ from engine.core.vocabulary import RESOURCES
 from engine.run.booking import Account
 from policy_lang.cases import Asked, Event, Given
 from policy_lang.resolve.tests import TOOL_ENDS
+from policy_lang.testing.seat import THREAD, TOP, seated
 from policy_lang.testing.start import Impossible, by_the_thread, used_by_itself, used_by_others
 from policy_lang.testing.words import possible, situation
 
-RUN = "run"
-THREAD = "thread"
 CLIENT = "main"
 """The client that the host would use by itself."""
 
@@ -49,13 +48,14 @@ class Record(NamedTuple):
 class Player:
     """One run of one policy. ``records`` is everything that was sent so far, the ledger's looks left out."""
 
-    def __init__(self, compiled: Compiled, given: Sequence[Given]) -> None:
-        self.compiled = compiled
-        self.policy = compiled.policy
+    def __init__(self, compiled: Compiled, given: Sequence[Given], agent: str = "") -> None:
+        """``compiled`` is the policy at the top; with ``agent`` the run is that of such an agent below it."""
+        self.ledger = Ledger()
+        self.run, self.compiled = seated(self.ledger, compiled, agent, given)
+        self.policy = self.compiled.policy
         self.records: list[Record] = []
         self.at = 0
-        self.state = compiled.initial
-        self.ledger = Ledger()
+        self.state = self.compiled.initial
         self.children: dict[str, str] = {}
         """Those spawned and not ended, with their agents."""
         self.below = Used()
@@ -70,16 +70,13 @@ class Player:
 
     def _begin(self, given: Sequence[Given]) -> None:
         earlier = by_the_thread(given)
-        thread = THREAD if earlier else None
-        past = draws.NOTHING if earlier is None else draws.draw_of(earlier)
-        self.ledger.open(RUN, budget_of(self.policy), 0, past, thread=thread or "")
-        self.ledger.wake(RUN, 0)
-        self.ledger.begin(RUN)
-        self.account = Account(self.ledger, RUN, self.compiled)
+        self.account = Account(self.ledger, self.run, self.compiled)
         model = self.model()
         clients = tuple(ClientInfo(name, model) for name in dict.fromkeys((CLIENT, *self.policy.clients())))
-        used_by_others(self.ledger, RUN, given)
-        self._send(e.RunStarted(0, RUN, thread, clients=clients, thread_used=earlier), supplied=True)
+        used_by_others(self.ledger, self.run, given)
+        thread, parent = (THREAD if earlier else None), (None if self.run == TOP else TOP)
+        started = e.RunStarted(0, self.run, thread, parent, clients=clients, thread_used=earlier)
+        self._send(started, supplied=True)
         if not self.ended:
             self.state = used_by_itself(self.compiled, self.state, given)
             self.account.resume(self.state, None)
@@ -172,13 +169,13 @@ class Player:
         if self.phase not in Phase.LIVE:
             raise self._impossible("no agent can be spawned here")
         ledger, agent = self.ledger, event.name
-        child = ledger.next_id(RUN)
-        refused = ledger.may_spawn(RUN, self.at)
-        queued = refused is None and ledger.full(RUN)
+        child = ledger.next_id(self.run)
+        refused = ledger.may_spawn(self.run, self.at)
+        queued = refused is None and ledger.full(self.run)
         decision = self._send(e.SpawnRequested(self.at, child, agent, "", refused, queued))
         if isinstance(decision, d.Spawn | d.Queue):
             asked = None if event.tokens is None else {"tokens": event.tokens}
-            ledger.spawn(RUN, child, agent, self._budget(agent), self.at, asked)
+            ledger.spawn(self.run, child, agent, self._budget(agent), self.at, asked)
             ledger.wake(child, self.at)
             self.children[child] = agent
         else:
@@ -203,7 +200,7 @@ class Player:
         self.ledger.close(child, self.at)
         del self.children[child]
         self.below = Used(output_tokens=self.below.output_tokens + used.output_tokens)
-        while waiting := self.ledger.next_queued(RUN):
+        while waiting := self.ledger.next_queued(self.run):
             if not self.ledger.wake(waiting, self.at):
                 break
         self._obey(self._send(e.ChildEnded(self.at, child, "completed", used)))
@@ -282,7 +279,7 @@ class Player:
     def _send(self, event: e.AnyEvent, supplied: bool = False) -> d.AnyDecision:
         """One step of the run, with a look at the ledger before it where a driver takes one."""
         if suspended(self.state) and not isinstance(event, e.Cancelled):
-            self.ledger.wake(RUN, event.at)  # it goes on, and so do the clocks that have stood still
+            self.ledger.wake(self.run, event.at)  # it goes on, and so do the clocks that have stood still
         seen = self.account.show(event, self.state)
         if seen is not None:
             self.state, _ = self.compiled.step(self.state, seen)
@@ -290,7 +287,7 @@ class Player:
         self.state, decision = self.compiled.step(before, event)
         self.account.book(event, decision, self.state)
         if suspended(self.state):
-            self.ledger.suspend(RUN, event.at)
+            self.ledger.suspend(self.run, event.at)
         if isinstance(decision, d.Illegal):
             raise Impossible(decision.problem, possible(self))
         self.records.append(Record(event, decision, before, self.state, supplied))
@@ -334,8 +331,8 @@ class Player:
     def standing(self, resource: str) -> int:
         """What counts of a resource: in the narrowest scope in which it is limited, else in its usual one."""
         if resource in ("children", "live_children"):
-            node = self.ledger.nodes[RUN]
-            return node.children if resource == "children" else len(self.ledger.children(RUN))
+            node = self.ledger.nodes[self.run]
+            return node.children if resource == "children" else len(self.ledger.children(self.run))
         hits = [hit for hit in self.compiled.standings(self.seen(), self.at) if hit.resource == resource]
         if hits:
             return min(hits, key=lambda hit: _NARROW.index(hit.scope)).used
@@ -370,4 +367,4 @@ _PLAY: dict[str, Callable[[Player, Event], None]] = {
     "passes": Player._passes,
 }
 
-__all__ = ["CLIENT", "NO_TIME", "RUN", "Impossible", "Player", "Record"]
+__all__ = ["CLIENT", "NO_TIME", "TOP", "Impossible", "Player", "Record"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.core.state import LimitHit
-from engine.core.step import Compiled
 from engine.core.vocabulary import limit_name
 from policy_lang.diagnostics import Diagnostic, Label
 from policy_lang.names import quoted
@@ -41,27 +40,25 @@ def title(path: str, result: Result) -> str:
     return clean(f"{path}::{origin}{case.name}")
 
 
-def failed(path: str, result: Result, compiled: Compiled, sources: Sequence[Source], paint: Paint = plain) -> str:
+def failed(path: str, result: Result, sources: Sequence[Source], paint: Paint = plain) -> str:
     """All there is to say about a test that failed, without a line end after it."""
     failure = result.failure
     assert failure is not None
     head = [f"{paint('FAILED', 'bad')} {paint(title(path, result), 'strong')}", "", *_said(failure, paint)]
-    return "\n".join([*head, "", *_details(result, failure, compiled, sources, paint)])
+    return "\n".join([*head, "", *_details(result, failure, sources, paint)])
 
 
-def failed_briefly(result: Result, compiled: Compiled, sources: Sequence[Source]) -> str:
+def failed_briefly(result: Result, sources: Sequence[Source]) -> str:
     """The same where the test is named already: the first line is the whole failure."""
     assert result.failure is not None
-    return "\n".join([summary(result.failure), "", *_details(result, result.failure, compiled, sources, plain)])
+    return "\n".join([summary(result.failure), "", *_details(result, result.failure, sources, plain)])
 
 
-def _details(
-    result: Result, failure: Failure, compiled: Compiled, sources: Sequence[Source], paint: Paint
-) -> list[str]:
+def _details(result: Result, failure: Failure, sources: Sequence[Source], paint: Paint) -> list[str]:
     """The place with the lines themselves, what there is to know about it, and the events."""
     finding = Diagnostic("", "", Label(failure.span, failure.label), _why(failure, sources))
     out = [*snippet(finding, paint), *_notes(failure, finding, paint)]
-    made = rows(compiled, result.records, failure.span.source.name)
+    made = rows(result.compiled, result.records, failure.span.source.name)
     if made:
         head, *rest = lines(made)
         out += ["", f"  {paint(head, 'dim')}", *(f"  {line}" for line in rest)]

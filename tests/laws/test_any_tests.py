@@ -102,11 +102,11 @@ def test_a_test_passes_or_fails_and_never_breaks(
     assume(not suite.errors)
     compiled = suite.compiled()
     result = run(compiled, suite.cases[0])
-    shown = Ran(suite.path, [result], compiled, suite.sources, [])
+    shown = Ran(suite.path, [result], suite.sources, [])
     assert as_json([shown])
     assert as_junit([shown])
     if result.failure is not None:
-        assert failed(suite.path, result, compiled, suite.sources)
+        assert failed(suite.path, result, suite.sources)
         place = result.failure.span
         assert place.text
         assert place.line > text.count("\n")

@@ -228,6 +228,39 @@ test "t" {
     assert failures(suite(tmp_path, text)) == {"t": "end: failed because llm_failure (timeout)"}
 
 
+def test_an_agent_is_limited_by_what_is_above_it_too(tmp_path: Path) -> None:
+    text = """policy "p" lang 1
+limits {
+  tokens     100  reserve 10  then finalize
+  llm_calls  7
+}
+agent "explore" {
+  tokens     500
+  llm_calls  override 9
+}
+test "its pool is no larger than what is left above" as "explore" {
+  given   tokens 89
+  when    model asks "x" tokens 1
+  when    tool "x" ok
+  when    call
+  expect  stop because tokens
+}
+test "its block counts for it" as "explore" {
+  given   llm_calls 8
+  when    call
+  expect  call
+}
+test "but not for the run at the top" {
+  given   llm_calls 7
+  when    call
+  expect  stop because llm_calls
+}
+""".replace("llm_calls  override 9", "override llm_calls  9")
+    tests = suite(tmp_path, text)
+    assert tests.errors == []
+    assert failures(tests) == {}
+
+
 def test_time_is_of_no_use_after_the_end(tmp_path: Path) -> None:
     text = """policy "p" lang 1
 test "t" {
