@@ -86,7 +86,7 @@ def _named(file: tree.File) -> dict[int, Coloured]:
     found: dict[int, Coloured] = {}
     for node in walk(file):
         if isinstance(node, tree.Name) and node.text not in _KEPT:
-            found[node.span.start] = Coloured(node.span.start, node.span.end, "enumMember")
+            found.setdefault(node.span.start, Coloured(node.span.start, node.span.end, "enumMember"))
         fact = node.parts[0] if isinstance(node, tree.Act) and node.kind in _FACTS else None
         for word in (fact, getattr(node, "resource", None)):
             if isinstance(word, tree.Name):

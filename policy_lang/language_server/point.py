@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from policy_lang.lexer import NEWLINE, OPEN_STRING, Token, lex
 from policy_lang.parser import Parser
 from policy_lang.recovery import Recovery
-from policy_lang.recovery.site import Site
+from policy_lang.recovery.site import STATEMENTS, Site
 from policy_lang.source import Source
 from policy_lang.tables import tables
 
@@ -18,6 +18,8 @@ _MARK: Final = "\x01"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _NUMBER = re.compile(r"[0-9$%]\Z|[0-9]\.\Z")
 _LINE_START = re.compile(r"(?:\A|\n)[ \t]*\Z")
+_STATEMENT = re.compile(rf"^(?:{'|'.join(sorted(STATEMENTS - {'at', 'on', 'tool'}))})\b", re.MULTILINE)
+"""Where a statement begins for certain: what comes before it, broken or not, does not matter to it."""
 _COMMENT = re.compile(r'"(?:\\[^\r\n]|[^"\\\r\n])*"?|#[^\r\n]*')
 
 TEXT, NUMBER = '"', "0"
@@ -86,6 +88,10 @@ def _comment_at(before: str) -> int | None:
 
 def _parsed(text: str) -> Parser | None:
     """A parser that has read all of a text; ``None`` if the last line of it is broken."""
+    begins = 0
+    for match in _STATEMENT.finditer(text):
+        begins = match.start()
+    text = text[begins:]
     parser = Parser(Source("", text + _MARK), tables())
     recovery = Recovery(parser)
 

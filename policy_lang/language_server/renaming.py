@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from lsprotocol import types
@@ -116,14 +117,12 @@ def occurrences(analysis: Analysis, target: Target, project: str) -> Iterator[tu
 
 
 def _project(analysis: Analysis, target: Target, project: str) -> dict[str, Unit]:
-    """The policy files of a folder that contain the name, read with all they ask for, by their real path."""
+    """The document and the policy files of a folder, those that contain the name, by their real path."""
     units: dict[str, Unit] = {}
-    count = 0
-    for path in _policy_files(project):
-        count += 1
-        if count > MOST_FILES:
-            raise Refused(f"there are more than {MOST_FILES} policy files in `{project}`")
-        real = os.path.realpath(path)
+    paths = list(islice(_policy_files(project), MOST_FILES + 1))
+    if len(paths) > MOST_FILES:
+        raise Refused(f"there are more than {MOST_FILES} policy files in `{project}`")
+    for real in {analysis.path, *map(os.path.realpath, paths)}:
         try:
             text = analysis.source.text if real == analysis.path else analysis.unsaved(real)
             source = read(real, real) if text is None else decode(text.encode("utf-8", "surrogatepass"), real)

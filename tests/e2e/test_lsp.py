@@ -1,0 +1,214 @@
+"""`policy lsp` as an editor meets it: over the standard input and output, with a client that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lsp_client import Session, session
+from lsp_editor import applied
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
+from policy_lang.formatting import formatted
+
+HEAD = 'policy "chat" lang 1\n'
+BASE = HEAD + "limits {\n  llm_calls 20\n}\n"
+MAIN = HEAD + 'extends "base.policy"\nlet n = 5\nlimits {\n  tokns n\n}\n'
+
+
+def at(line: int, character: int) -> types.Position:
+    return types.Position(line, character)
+
+
+def test_everything_that_it_promises(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        client, document = editor.client, editor.document("main.policy")
+        editor.open("main.policy", MAIN)
+        found = await editor.findings("main.policy")
+        (typo,) = [each for each in found if each.code == "P201"]
+        assert typo.range == types.Range(at(4, 2), at(4, 7))
+
+        actions = await client.text_document_code_action_async(
+            types.CodeActionParams(document, typo.range, types.CodeActionContext([typo]))
+        )
+        assert actions
+        assert [action.title for action in actions] == ["write `tokens` (P201)"]
+
+        fixed = MAIN.replace("tokns", "tokens")
+        editor.change("main.policy", 2, fixed)
+        assert [each.code for each in await editor.findings("main.policy", 2) if each.code == "P201"] == []
+
+        hover = await client.text_document_hover_async(types.HoverParams(document, at(4, 9)))
+        assert hover is not None
+        assert isinstance(hover.contents, types.MarkupContent)
+        assert "`let n = 5` (main.policy:3)" in hover.contents.value
+
+        offers = await client.text_document_completion_async(types.CompletionParams(document, at(4, 2)))
+        assert isinstance(offers, list)
+        assert {"llm_calls", "override"} <= {item.label for item in offers}
+
+        places = await client.text_document_definition_async(types.DefinitionParams(document, at(1, 10)))
+        assert isinstance(places, list)
+        assert [place.uri for place in places if isinstance(place, types.Location)] == [editor.uri("base.policy")]
+
+        uses = await client.text_document_references_async(
+            types.ReferenceParams(types.ReferenceContext(True), document, at(2, 4))
+        )
+        assert uses
+        assert [use.range.start for use in uses] == [at(2, 4), at(4, 9)]
+
+        prepared = await client.text_document_prepare_rename_async(types.PrepareRenameParams(document, at(4, 9)))
+        assert prepared == types.PrepareRenamePlaceholder(types.Range(at(4, 9), at(4, 10)), "n")
+        edit = await client.text_document_rename_async(types.RenameParams(document, at(4, 9), "most"))
+        assert edit
+        assert edit.changes
+        (edits,) = edit.changes.values()
+        assert applied(fixed, list(edits)) == fixed.replace("let n", "let most").replace("tokens n", "tokens most")
+
+        options = types.FormattingOptions(2, True)
+        layout = await client.text_document_formatting_async(types.DocumentFormattingParams(document, options))
+        assert layout
+        assert applied(fixed, list(layout)) == formatted(fixed)
+
+        symbols = await client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+        assert symbols
+        assert [symbol.name for symbol in symbols][-1] == "limits"
+        folds = await client.text_document_folding_range_async(types.FoldingRangeParams(document))
+        assert folds
+        assert [(fold.start_line, fold.end_line) for fold in folds] == [(3, 4)]
+        colours = await client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(document))
+        assert colours
+        assert len(colours.data) % 5 == 0
+        assert list(colours.data[:5]) == [0, 0, 6, 0, 0]
+
+    (tmp_path / "base.policy").write_text(BASE)
+    session(tmp_path, talk)
+
+
+def test_unsaved_text_of_a_base_wins_until_it_is_closed(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", HEAD + 'extends "base.policy"\nlimits {\n  llm_calls 30\n}\n')
+        looser = await editor.findings("main.policy")
+        before = {each.code for each in looser}
+        editor.open("base.policy", HEAD + "limits {\n  tokns 5\n}\n")
+        told = await editor.findings("main.policy", wanted="P201")
+        assert any(each.message.startswith("base.policy:3: unknown resource `tokns`") for each in told)
+        editor.close("base.policy")
+        while {each.code for each in await editor.findings("main.policy")} != before:
+            await asyncio.sleep(0.02)
+
+    (tmp_path / "base.policy").write_text(BASE)
+    session(tmp_path, talk)
+
+
+def test_places_are_counted_in_utf_16_and_in_windows_line_ends(tmp_path: Path) -> None:
+    text = f'{HEAD}# 𝒳𝒳\nlet a = "𝒳日é" # 𝒳\nlimits {{\n  tokens 5 then finalize "𝒳" then then\n}}\n'.replace(
+        "\n", "\r\n"
+    )
+
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", text)
+        found = {each.code: each.range for each in await editor.findings("main.policy")}
+        line = text.split("\r\n")[4]
+        start = len(line[: line.rindex("then")].encode("utf-16-le")) // 2
+        places = {(each.start.line, each.start.character) for each in found.values()}
+        assert (4, start) in places
+        assert found["P319"] == types.Range(at(2, 4), at(2, 5))
+        edits = await editor.client.text_document_formatting_async(
+            types.DocumentFormattingParams(editor.document("main.policy"), types.FormattingOptions(2, True))
+        )
+        assert applied(text, list(edits or ())) == formatted(text)
+
+    session(tmp_path, talk)
+
+
+def test_an_editor_may_count_in_utf_8(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", HEAD + 'let é = 5\ntool "𝒳" dny\n')
+        found = await editor.findings("main.policy")
+        assert (2, 12) in {(each.range.start.line, each.range.start.character) for each in found}
+
+    session(tmp_path, talk, encodings=("utf-8", "utf-16"))
+
+
+def test_what_cannot_be_renamed_is_refused_in_words(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", MAIN)
+        params = types.RenameParams(editor.document("main.policy"), at(2, 4), "then")
+        with pytest.raises(JsonRpcException, match="`then` is a word of the language"):
+            await editor.client.text_document_rename_async(params)
+        with pytest.raises(JsonRpcException, match="only a `param`, a `let` and an agent can be renamed"):
+            await editor.client.text_document_prepare_rename_async(
+                types.PrepareRenameParams(editor.document("main.policy"), at(0, 1))
+            )
+
+    session(tmp_path, talk)
+
+
+def test_files_that_are_not_there_or_have_no_name(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        nowhere = types.DocumentSymbolParams(editor.document("never opened.policy"))
+        assert await editor.client.text_document_document_symbol_async(nowhere) == []
+        untitled = types.TextDocumentItem("untitled:Untitled-1", "policy", 1, HEAD + 'extends "x.policy"\nbogus\n')
+        editor.client.text_document_did_open(types.DidOpenTextDocumentParams(untitled))
+        symbols = await editor.client.text_document_document_symbol_async(
+            types.DocumentSymbolParams(types.TextDocumentIdentifier("untitled:Untitled-1"))
+        )
+        assert [symbol.name for symbol in symbols or ()] == ['policy "chat" lang 1', 'extends "x.policy"']
+
+    session(tmp_path, talk)
+
+
+def test_a_root_lets_files_be_asked_for_from_above(tmp_path: Path) -> None:
+    (tmp_path / "base.policy").write_text(BASE)
+    (tmp_path / "team").mkdir()
+    text = HEAD + 'extends "../base.policy"\nlimits {\n  llm_calls 5\n}\n'
+
+    async def talk(editor: Session) -> list[object]:
+        editor.open("team/main.policy", text)
+        return [each.code for each in await editor.findings("team/main.policy")]
+
+    assert "P405" in session(tmp_path, talk)
+    assert "P405" not in session(tmp_path, talk, "--root", str(tmp_path))
+
+
+def test_messages_that_are_none_end_nothing(tmp_path: Path) -> None:
+    """Without a client library: garbage, a request before its time, an unknown one, and a goodbye without leave."""
+
+    def message(body: bytes) -> bytes:
+        return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    requests = [
+        b"{not json",
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "no/such", "params": {}}).encode(),
+        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {"capabilities": {}}}).encode(),
+        json.dumps({"jsonrpc": "2.0", "id": 3, "method": "textDocument/hover", "params": {"nothing": 1}}).encode(),
+        json.dumps({"jsonrpc": "2.0", "method": "exit"}).encode(),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "policy_lang.cli", "lsp"],
+        input=b"".join(map(message, requests)),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == b""
+    assert b'"serverInfo":{"name":"policy"' in done.stdout.replace(b": ", b":").replace(b", ", b",")
+
+
+def test_without_pygls_it_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "pygls.py").write_text("raise ModuleNotFoundError(\"No module named 'pygls'\", name='pygls')\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from policy_lang.cli import main; sys.exit(main(['lsp']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "policy lsp: the language server needs pygls; install it with `pip install 'policy-lang[lsp]'`\n"
+    )
