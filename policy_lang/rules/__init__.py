@@ -40,7 +40,7 @@ RULES: Final[tuple[Entry, ...]] = (
     Entry("P308", "p308_above_parent", "agents", always=True),
     Entry("P309", "p309_no_agents", "agents", always=True),
     Entry("P314", "p314_long_waits", "failures", always=True),
-    Entry("P317", "p317_no_such_tool"),
+    Entry("P317", "p317_no_such_tool", "declared tools"),
     Entry("P318", "p318_denied_tools", "tools", always=True),
     Entry("P319", "p319_unused_name", "names", always=True),
     Entry("P321", "p321_unhandled_reason", "failures", NOTE),
@@ -49,11 +49,11 @@ RULES: Final[tuple[Entry, ...]] = (
     Entry("P326", "p326_many_attempts", "failures", always=True),
     Entry("P327", "p327_unbounded_run", "limits"),
     Entry("P328", "p328_single_call", "limits", always=True),
-    Entry("P331", "p331_dead_rule", "limits"),
+    Entry("P331", "p331_dead_rule", "states"),
     Entry("P332", "p332_dead_text", "limits", always=True),
     Entry("P333", "p333_unbounded_tree", "agents", always=True),
     Entry("P334", "p334_endless_ask", "tools", always=True),
-    Entry("P337", "p337_host_cannot"),
+    Entry("P337", "p337_host_cannot", "host"),
     Entry("P341", "p341_idle_reserve", "limits", always=True),
     Entry("P342", "p342_idle_allow", "tools", always=True),
     Entry("P343", "p343_whole_reserve", "limits", always=True),
@@ -62,8 +62,8 @@ RULES: Final[tuple[Entry, ...]] = (
     Entry("P346", "p346_nothing_to_carve", "agents", always=True),
     Entry("P347", "p347_nothing_to_spend", "limits"),
     Entry("P348", "p348_longer_than_the_run", "limits"),
-    Entry("P349", "p349_reserve_above_output", "limits"),
-    Entry("P350", "p350_smaller_window", "failures"),
+    Entry("P349", "p349_reserve_above_output", "declared clients"),
+    Entry("P350", "p350_smaller_window", "declared clients"),
     Entry("P351", "p351_never_trips", "breakers"),
     Entry("P352", "p352_told_too_late", "thresholds"),
     Entry("P353", "p353_denied_already", "tools"),
@@ -101,7 +101,7 @@ def run(rules: Iterable[Entry], policy: Subject, report: Report) -> None:
 
 
 def _there(policy: Subject) -> set[str]:
-    """What this policy has."""
+    """What this policy has, and what is known around it."""
     found = {""}
     for scope in policy.scopes:
         for name in ("limits", "thresholds", "failures", "tools"):
@@ -113,7 +113,14 @@ def _there(policy: Subject) -> set[str]:
         found.add("names")
     if policy.agents.span or policy.agents.agents:
         found.add("agents")
-    return found
+    around = policy.around
+    known = {
+        "declared tools": around.tools is not None,
+        "declared clients": bool(around.clients),
+        "host": around.host is not None,
+        "states": around.seconds is not None,
+    }
+    return found | {name for name, there in known.items() if there}
 
 
 __all__ = ["ALWAYS", "BY_CODE", "NOTE", "OFF", "RULES", "Entry", "run"]

@@ -28,7 +28,7 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, ToolScope, allowed, denies, tool_scopes
+from policy_lang.rules.tools import MOST_PAIRS, ToolScope, denies, tool_scopes
 
 _RUNNING = (tree.ToolLimit, tree.Timeout, tree.AskFirst, tree.ToolRetry)
 """Clauses about tools that may run."""
@@ -45,7 +45,7 @@ def _denied_tools(scope: ToolScope, report: Report) -> None:
     first = {id(line): clause for line, clause in reversed(running)}
     if not denials or len(denials) * len(first) > MOST_PAIRS:
         return
-    exceptions = allowed(scope.binding)
+    exceptions = scope.exceptions
     for line in scope.tools:
         clause = first.get(id(line))
         if clause is None:

@@ -26,7 +26,7 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, allowed, denies, tool_scopes
+from policy_lang.rules.tools import MOST_PAIRS, denies, tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
@@ -34,7 +34,7 @@ def check(policy: Subject, report: Report) -> None:
         denials = [line for line in scope.tools if line.data["deny"]]
         if len(denials) ** 2 > MOST_PAIRS:
             continue
-        exceptions = allowed(scope.binding)
+        exceptions = scope.exceptions
         for line in denials:
             others = [d for d in denials if d.data["glob"] != line.data["glob"] and d.data["base"] == line.data["base"]]
             lifted = exceptions.get(line.data["base"], [])

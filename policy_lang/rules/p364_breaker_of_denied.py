@@ -32,15 +32,15 @@ from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, denial_of
+from policy_lang.rules.tools import MOST_PAIRS, denial_of, tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
-    tools = policy.merged.tools
-    if len(tools) * len(policy.merged.breakers) > MOST_PAIRS:
+    scope = next(tool_scopes(policy))
+    if len(scope.tools) * len(policy.merged.breakers) > MOST_PAIRS:
         return
     for switch in policy.merged.breakers:
-        denial = denial_of(switch.data["glob"], tools) if switch.data["count_denied"] == "nothing" else None
+        denial = denial_of(switch.data["glob"], scope) if switch.data["count_denied"] == "nothing" else None
         if denial is not None:
             deny = next(c for c in denial.node.clauses if isinstance(c, tree.Deny))
             report.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from policy_lang.globs import covers, overlap
@@ -27,6 +27,18 @@ class ToolScope(NamedTuple):
         """All rules that say something about the tools of this agent."""
         return [*self.tools, *self.around]
 
+    @property
+    def exceptions(self) -> dict[int, list[str]]:
+        """The patterns of every ``allow``, by the mark of the file they stand in.
+
+        That of an agent lifts what the policy denies, for this agent: so the tools may run somewhere.
+        """
+        found: dict[int, list[str]] = {}
+        for line in (*self.binding, *self.below):
+            if line.data["allow"]:
+                found.setdefault(line.data["base"], []).append(line.data["glob"])
+        return found
+
 
 def tool_scopes(policy: Subject) -> Iterator[ToolScope]:
     """The policy itself, then each agent that has tool rules."""
@@ -39,15 +51,6 @@ def tool_scopes(policy: Subject) -> Iterator[ToolScope]:
             yield ToolScope(agent.tools, merged.tools, [], [*merged.limits, *agent.limits])
 
 
-def allowed(lines: Iterable[ToolLine]) -> dict[int, list[str]]:
-    """The patterns of every ``allow``, by the mark of the file they stand in."""
-    found: dict[int, list[str]] = {}
-    for line in lines:
-        if line.data["allow"]:
-            found.setdefault(line.data["base"], []).append(line.data["glob"])
-    return found
-
-
 def denies(denial: dict[str, Any], glob: str, allowed: list[str]) -> bool:
     """Is every tool of the pattern denied, and none of them allowed by way of exception?"""
     if not covers(denial["glob"], glob):
@@ -55,10 +58,10 @@ def denies(denial: dict[str, Any], glob: str, allowed: list[str]) -> bool:
     return not any(other != denial["glob"] and overlap(other, glob) for other in allowed)
 
 
-def denial_of(glob: str, lines: list[ToolLine]) -> ToolLine | None:
+def denial_of(glob: str, scope: ToolScope) -> ToolLine | None:
     """The rule that denies every tool of a pattern, if there is one."""
-    exceptions = allowed(lines)
-    for line in lines:
+    exceptions = scope.exceptions
+    for line in scope.binding:
         if line.data["deny"] and denies(line.data, glob, exceptions.get(line.data["base"], [])):
             return line
     return None

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from policy_lang.catalogue import find
 from policy_lang.linting import Linter
-from policy_lang.rules import RULES
+from policy_lang.rules import RULES, Entry
+
+ROOT = Path(__file__).resolve().parents[2]
 
 CLEAN = 'policy "fine" lang 1\nlimits {\n  llm_calls  20  then finalize\n}\n'
 PRICED = f'{CLEAN}prices {{\n  "large-1"  input $2  output $8  per 1M\n}}\n'
@@ -368,6 +371,63 @@ def test_a_place_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
 
 
 # ---- the rules
+
+DENIED = f"""{CLEAN}tool "shell_*"  deny
+tool "shell_run"  timeout 20s
+breaker "shell_run" {{
+  trip   failures 3
+  reset  never
+}}
+"""
+ONE_MAY = """limits {
+  tokens  200k
+}
+agent "builder" {
+  tool "shell_run"  allow
+}
+"""
+
+
+def test_what_one_agent_may_use_is_not_called_useless(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(DENIED)
+    assert codes(tmp_path) == ["P318", "P364"]
+    (tmp_path / "a.policy").write_text(f"{DENIED}{ONE_MAY}")
+    assert codes(tmp_path) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_has_the_level_of_its_table(rule: Entry, tmp_path: Path) -> None:
+    page = find(rule.code)
+    assert page is not None
+    for name, text in page.example("Bad").items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = Linter(seconds=20.0 if rule.code == "P331" else None)(str(tmp_path / "main.policy"))
+    assert rule.level in {finding.severity for finding in found if finding.code == rule.code}
+
+
+HEAVY = (
+    "lark",
+    "pydantic",
+    "msgspec",
+    "tomllib",
+    "hashlib",
+    "xml",
+    "multiprocessing",
+    "subprocess",
+    "engine.core.policy",
+)
+
+
+def test_a_clean_file_is_linted_with_little(tmp_path: Path) -> None:
+    """What is imported decides how long one file takes."""
+    (tmp_path / "a.policy").write_text((ROOT / "benchmarks" / "sample.policy").read_text())
+    program = "import sys; from policy_lang.cli import main; print(main(['lint', 'a.policy']), *sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    code, *modules = done.stdout.split("\n")[1].split(" ")
+    assert code == "0"
+    assert [name for name in HEAVY if name in modules] == []
+    assert "policy_lang.rules.p309_no_agents" not in modules, "there are no agents in it"
 
 
 def test_rules_have_levels_that_exist() -> None:
