@@ -52,6 +52,7 @@ def _begun(core: Core, s: State, e: RunStarted, before: Used) -> Run:
         lacks=lacks,
         above=known.above,
         opened=known.opened,
+        node=e.node,
     )
     return structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
 

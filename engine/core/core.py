@@ -84,8 +84,8 @@ class Core:
         """The limit in numbers, for an outcome."""
         used, maximum = self._standings[plan.index](values, book, at)
         (resource, scope), run = self._named[plan.index], book.run
-        owner = (run.thread or run.id) if scope == "thread" else run.id
-        return LimitHit(resource, scope, owner, used, maximum)
+        names = {"thread": run.thread, "subtree": run.node, "node": run.node}
+        return LimitHit(resource, scope, names.get(scope) or run.id, used, maximum)
 
     def used(self, values: Values, spent: Spent) -> Used:
         """Everything the run has used so far."""

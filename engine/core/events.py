@@ -48,7 +48,8 @@ class Event(Struct, frozen=True, gc=False, tag_field="event", omit_defaults=True
 class RunStarted(Event, frozen=True, tag="run_started"):
     """A run begins. ``thread_used`` is what the thread's earlier runs have used, ``refs`` the first messages.
 
-    ``clients`` are those the host can route to by name.
+    ``clients`` are those the host can route to by name. ``node`` is the node of a tree that runs, where that is not
+    called like the run: it owns the limits that outlast one.
     """
 
     run: str
@@ -59,6 +60,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     thread_used: Used | None = None
     clients: tuple[ClientInfo, ...] = ()
     refs: tuple[str, ...] = ()
+    node: str = ""
 
 
 class CallRequested(Event, frozen=True, tag="call_requested"):

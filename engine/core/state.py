@@ -80,7 +80,8 @@ class RunExtra(Struct, frozen=True, gc=False, omit_defaults=True):
     """``thread_used`` is what earlier runs of the thread used, ``lacks`` the abilities that the host does not have.
 
     ``above`` is the nearest deadline of an ancestor (ms), ``opened`` when walls of its node began, where that was not
-    at its start, ``stood`` for how long in all its clock has stood still (ms).
+    at its start, ``stood`` for how long in all its clock has stood still (ms). ``node`` is empty where it is called
+    like the run.
     """
 
     thread: str | None = None
@@ -90,6 +91,7 @@ class RunExtra(Struct, frozen=True, gc=False, omit_defaults=True):
     stood: int = 0
     above: int = NO_TIME
     opened: int | None = None
+    node: str = ""
 
 
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -113,6 +115,7 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     stood = _Extra(0)
     above = _Extra(NO_TIME)
     opened = _Extra[int | None](None)
+    node = _Extra("")
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):

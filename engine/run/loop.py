@@ -133,6 +133,7 @@ class _Turn:
             thread_used=spec.thread_used,
             clients=spec.clients,
             refs=spec.messages,
+            node="" if spec.node == spec.run else spec.node,
         )
 
     def position(self, at: int) -> Position:

@@ -195,7 +195,7 @@ async def test_a_waiter_gets_the_result_of_the_run_it_waits_for(case: Case) -> N
         # As there nobody hangs; whoever came before the wake has the answer that was there.
         assert await asyncio.wait_for(before, 5) is first
         assert (second.status, second.reason, second.used.llm_calls) == ("incomplete", "tokens", 0)
-        assert second.limit.owner.split("@")[0] == play.nodes["S"].id  # type: ignore[union-attr]
+        assert second.limit.owner == play.nodes["S"].id  # type: ignore[union-attr]
         assert await play.runtime.wait(play.nodes["S"], 0.5) is second
     assert case["expect"]["hang"] is False
 
