@@ -9,6 +9,7 @@ from msgspec import structs
 
 from engine.core import events as e
 from engine.core.agents import AgentRules
+from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Note, Stop
 from engine.core.machine.plan import origin_of
 from engine.core.state import NO_TIME, State
@@ -38,8 +39,8 @@ class TreeEffects(SharedEffects):
         self._stopping = False
         self._aside: list[e.AnyEvent] = []
         """What has happened to a suspended run that waits for a slot to go on."""
-        self._stood: dict[str, int] = {}
-        """How long (ms) the clock of the node had stood still when a delegation started, by its key."""
+        self._times: dict[str, _Time] = {}
+        """The time that each open delegation has, by its key."""
 
     # What the loop asks for.
 
@@ -119,8 +120,7 @@ class TreeEffects(SharedEffects):
     def turn(self) -> None:
         """A run that was suspended has a slot again."""
         aside, self._aside = self._aside, []
-        for event in aside:
-            self.inbox.post(event)
+        self.inbox.post_all(aside)  # an answer that came after the time to give it is dropped when that is over
 
     def tell_clock(self) -> None:
         """The journal knows how long the node's clock has stood still, so that another process does too."""
@@ -167,20 +167,22 @@ class TreeEffects(SharedEffects):
 
     def _launch(self, effect: Effect, decided: int | None) -> None:
         super()._launch(effect, decided)
-        if _delegates(effect):
+        if isinstance(effect, ToolRun) and _delegates(effect):
             # One of an earlier process: the ledger was rebuilt as it stood then, so that all of it came later.
-            self._stood[effect.key] = 0 if decided is None else self._tree.stood(self._seat, paused=False)
+            stood = self._seat.stood if decided is None else self._tree.stood(self._seat, paused=False)
+            self._times[effect.key] = _Time(effect, decided, self._seat.role.compiled.core, self._state, stood)
 
     def _rang(self) -> None:
-        for key in tuple(self._stood):
+        for key, time in tuple(self._times.items()):
             flight = self._flights.get(key)
             if flight is None:
-                del self._stood[key]
+                del self._times[key]
             elif flight.deadline < NO_TIME:
-                # The time in which only people were awaited below does not count.
-                stood = self._tree.stood(self._seat, paused=True)
-                flight.deadline += stood - self._stood[key]
-                self._stood[key] = stood
+                child = self._seat.delegations.get(time.id)
+                below = 0 if child is None else self._tree.stood(child, paused=True)
+                flight.deadline = time.over(below, self._tree.stood(self._seat, paused=True))
+                if time.timeout and flight.deadline == time.own + below:
+                    flight.decided = flight.deadline - time.timeout
         super()._rang()
 
     def _attempt(self, effect: ModelCall) -> calls.Attempt:
@@ -188,6 +190,33 @@ class TreeEffects(SharedEffects):
             decision = effect.decision
             effect = structs.replace(effect, decision=structs.replace(decision, hidden=(*decision.hidden, DELEGATE)))
         return super()._attempt(effect)
+
+
+class _Time:
+    """The time of one delegation: none of it is time in which only people are awaited, whoever asks them.
+
+    Its own ``timeout`` (ms, 0: none) stands still with the clock of its child, the run's walls with that of the run.
+    """
+
+    __slots__ = ("_stood", "_wall", "id", "own", "timeout")
+
+    def __init__(self, effect: ToolRun, decided: int | None, core: Core, state: State, stood: int) -> None:
+        decision = effect.decision
+        self.id = decision.id
+        self.timeout = core.tools.facts(effect.call.name).timeout
+        self._wall = core.amounts.deadline(state.vars, state.book.run, final=False)
+        self._stood = stood
+        self.own = NO_TIME
+        """When its own timeout is over (ms), as long as nothing has stood still; that of an earlier process is known
+        where it is what bounded it."""
+        if self.timeout and decided is not None:
+            self.own = decided + self.timeout
+        elif self.timeout and decision.deadline < self._wall:
+            self.own = decision.deadline
+
+    def over(self, below: int, here: int) -> int:
+        """The end of it (ms), where the clock of its child has stood still for so long, and that of the run."""
+        return min(self.own + below, self._wall + here - self._stood)
 
 
 def _delegates(effect: Effect) -> bool:

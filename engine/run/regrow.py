@@ -93,8 +93,9 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
     one = _Grown(recorded, seat, replay(seat.role.compiled, (step.event for step in recorded.steps)))
     if seat.id not in tree.ledger.nodes:
         # Its clock may have stood still since.
-        opened = one.state.book.run.opened
-        at = recorded.record.started if opened is None else opened
+        run, started = one.state.book.run, recorded.record.started
+        at = started if run.opened is None else run.opened
+        seat.stood = run.stood if run.opened is None else at - started
         if seat.parent is None:
             tree.open(at)
         else:

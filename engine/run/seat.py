@@ -54,6 +54,7 @@ class Seat:
         "run",
         "runs",
         "spent",
+        "stood",
         "wishes",
         "woken",
         "written",
@@ -83,6 +84,8 @@ class Seat:
         """Has the host ever woken it?"""
         self.spent = Used()
         """What its runs that have ended have used."""
+        self.stood = 0
+        """How long (ms) its clock had stood still when this process took it up, as far as the journal knows."""
         self.written = False
         """Is its next run in the journal already?"""
         self.messages: tuple[Message, ...] = ()

@@ -379,7 +379,7 @@ class Tree:
     def stood(self, seat: Seat, *, paused: bool) -> int:
         """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
         node, now = self.ledger.nodes[seat.id], self.now()
-        return node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
+        return seat.stood + node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
 
     def leave(self) -> None:
         """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""

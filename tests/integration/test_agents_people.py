@@ -1,6 +1,7 @@
 """People are asked about what a run deep in a tree wants: the tree waits without a process, its clocks stand still."""
 
 import asyncio
+import json
 
 import pytest
 from run_fakes import Model, asks, assert_valid, forever, says
@@ -9,6 +10,7 @@ from run_trees import agents, delegates, limit, policy
 from engine.core.ladders import Ask
 from engine.core.messages import Usage
 from engine.core.policy import Policy, ToolRule
+from engine.run.agents import DELEGATE
 from engine.run.driver import Driver
 from engine.store import MemoryStore
 
@@ -231,3 +233,40 @@ def test_a_suspended_tree_can_be_cancelled():
     assert [child.status for child in result.children] == ["cancelled", "cancelled"]
     assert all(record.ended for record in journal.runs())
     assert_valid(result.messages)
+
+
+@pytest.mark.parametrize(("works", "said"), [(0, "deep: so paid"), (5, "timeout 300ms")])
+def test_the_time_of_a_delegation_stands_still_while_only_people_are_awaited_in_it(works, said):
+    """What a delegation waits for is no time of it, even while a tool of the run that delegates keeps that going."""
+    journal = MemoryStore()
+    rules = asking(depth=1)
+    rules = rules.model_copy(update={"tools": (*rules.tools, ToolRule(glob="delegate", timeout=300))})
+
+    async def slow() -> str:
+        await asyncio.sleep(0.7)
+        return "slow"
+
+    async def reply(request):
+        last = request.messages[-1]
+        if not any(tool.name == "refund" for tool in request.tools):
+            delegation = (DELEGATE, json.dumps({"agent": "research", "task": "deep"}))
+            results = [m.text for m in request.messages if m.role == "tool"]
+            return says("; ".join(results)) if results else asks(delegation, "slow")
+        if last.role == "tool":
+            await asyncio.sleep(works)
+            return says(f"deep: so {last.text}")
+        return asks("refund")
+
+    async def main():
+        team = agents("research", client="", tools=[refund])
+        driver = Driver(rules, Model(then=reply), [slow], agents=team, journal=journal)
+        left = await driver.run("Q", run_id="r")
+        assert left.status == "suspended"
+        await asyncio.sleep(0.4)
+        driver.answer(left.requests[0].id)
+        return await driver.resume("r")
+
+    result = bounded(main())
+    found, slowly = result.text.split("; ")
+    assert slowly == "slow"
+    assert said in found

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from run_fakes import asks, says
 from run_trees import Model, delegates, limit, policy
 
@@ -190,3 +191,47 @@ def test_a_suspended_tree_is_cancelled_as_a_whole():
     assert set(world.statuses().values()) == {"cancelled"}
     assert world.store.requests(open=True) == []
     assert world.sent == []
+
+
+def timed(world, ms):
+    """The world with so much time for a delegation."""
+    rule = ToolRule(glob="delegate", timeout=ms)
+    world.policy = world.policy.model_copy(update={"tools": (*world.policy.tools, rule)})
+    return world
+
+
+def read(world):
+    """What the model at the top has read of its delegations."""
+    return [m.text for m in world.clients["main"].requests[-1].messages if m.role == "tool"]
+
+
+@pytest.mark.parametrize("limits", [(), (limit("wall", HOUR),), (limit("wall", 2 * HOUR),)])
+def test_the_time_of_a_delegation_stands_still_over_several_processes(limits):
+    async def slowly(request):
+        await asyncio.sleep(0.02)  # long enough for timers to ring
+        return asks(SEND) if sum(m.role == "assistant" for m in request.messages) < 3 else says("found")
+
+    world = timed(World(Model(delegates("a"), says("done")), Model(then=slowly), *limits), HOUR)
+    result = world.start()
+    for _ in range(3):
+        assert result.status == "suspended"
+        world.clock.now += 5 * HOUR
+        world.answer(*ids(result))
+        result = world.resume()
+    assert (result.status, read(world)) == ("completed", ["found"])
+
+
+def test_what_was_worked_in_a_delegation_between_the_waits_is_its_time():
+    async def slowly(request):
+        world.clock.now += HOUR // 2
+        await asyncio.sleep(0.02)
+        return asks(SEND) if sum(m.role == "assistant" for m in request.messages) < 3 else says("found")
+
+    world = timed(World(Model(delegates("a"), says("done")), Model(then=slowly)), HOUR + HOUR // 4)
+    result = world.start()
+    while result.status == "suspended":
+        world.clock.now += 5 * HOUR
+        world.answer(*ids(result))
+        result = world.resume()
+    assert (result.status, len(world.sent)) == ("completed", 2)
+    assert "timeout 1h15m" in read(world)[0]
