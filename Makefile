@@ -18,7 +18,7 @@ demo: $(VENV)/.run
 	@$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.check
 	@scripts/check
