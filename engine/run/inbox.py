@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from msgspec import structs
@@ -46,6 +46,12 @@ class Inbox(Generic[T]):
         """Something has happened."""
         self._events.append(event)
         if self._waiting:
+            self._go_on()
+
+    def post_all(self, events: Iterable[AnyEvent]) -> None:
+        """All this has happened. None of it is read before all of it is here, so that it can still be dropped."""
+        self._events.extend(events)
+        if self._events and self._waiting:
             self._go_on()
 
     def fail(self, exc: BaseException) -> None:

@@ -141,6 +141,7 @@ class Runtime:
         Raises:
             Refused: it is running, queued, suspended, closing or closed.
             ValueError: the message is empty, or there is no such node.
+            JournalError: the journal of the tree could not be written; the tree can only be closed.
         """
         tree, seat = self._tree(node), self._seat(node)
         if (refusal := tree.ledger.may_wake(seat.id)) is not None:

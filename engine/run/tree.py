@@ -85,7 +85,8 @@ class Tree:
         self._ended: list[ChildRun] = []
         self.over: asyncio.Future[RunResult] = self._loop.create_future()
         self.delegating = Delegating(self)
-        self._broken = False
+        self._broken: BaseException | None = None
+        """After this nothing of the tree can go on in this process."""
         self._told: dict[str, tuple[int, int]] = {}
         """Where the pools of the root stood when whoever follows was told, by the names of their limits."""
         self.left = False
@@ -234,7 +235,7 @@ class Tree:
     def _start(self, child: Seat) -> None:
         if child.effects is not None:
             child.effects.turn()
-        if self._broken or self.left or child.begun:
+        if self._broken is not None or self.left or child.begun:
             return
         try:
             self.begin(child, child.messages)
@@ -252,7 +253,7 @@ class Tree:
         if error is not None:
             self.fail(error)
             return
-        if self._broken:
+        if self._broken is not None:
             return
         try:
             self._ended_as(seat, future.result())
@@ -343,9 +344,9 @@ class Tree:
 
     def fail(self, error: BaseException) -> None:
         """Something has happened after which nothing of the tree can go on in this process."""
-        if self._broken:
+        if self._broken is not None:
             return
-        self._broken = True
+        self._broken = error
         for seat in reversed(tuple(self._live.values())):
             if seat.effects is not None:
                 seat.effects.inbox.fail(error)
@@ -383,7 +384,9 @@ class Tree:
 
     def leave(self) -> None:
         """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
-        if self._broken or self.left or self.root.kept or not all(map(self._rests, self._live.values())):
+        if self._broken is not None or self.left or self.root.kept:
+            return
+        if not all(map(self._rests, self._live.values())):
             return
         try:
             self._write_down()
@@ -414,7 +417,12 @@ class Tree:
     # A host that drives the tree by itself.
 
     def wake(self, seat: Seat, messages: tuple[Message, ...]) -> str:
-        """Another run of a seat that the ledger allows to be woken, when it has its turn; its id."""
+        """Another run of a seat that the ledger allows to be woken, when it has its turn; its id.
+
+        Raises what has broken the tree, if it is broken: nobody would ever hear of the run.
+        """
+        if self._broken is not None:
+            raise self._broken
         if seat.ended.done():
             seat.ended = self._loop.create_future()
         seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
