@@ -11,14 +11,14 @@ from msgspec import structs
 from engine.core.core import PHASE, REASON, Core, Values, illegal_phase
 from engine.core.decisions import AnyDecision, Call, Continue, Illegal, Note, Resolve, Retry
 from engine.core.ends import Result, end, sticky
-from engine.core.events import CallRequested, Resolved, RetryDue, RunStarted
+from engine.core.events import CallRequested, RetryDue, RunStarted
 from engine.core.host import FULL
 from engine.core.ladders import Consult
 from engine.core.machine.machine import Phase, Rule
 from engine.core.outcome import NOTHING_USED, Used
 from engine.core.state import NO_TIME, Book, CallExtra, CallState, Run, State, remembered, with_extra
 from engine.core.suspension import question
-from engine.core.switching import in_force, use
+from engine.core.switching import in_force, retracted, use
 from engine.core.texts import fill
 
 
@@ -142,11 +142,14 @@ def _call(
     core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...], ref: str
 ) -> Result:
     n, final, book = s.n + 1, v[REASON] > 0, s.book
+    failed = None if call.extra is None else call.extra.instead_of
+    if failed is not None:
+        book = core.switching.switched(book, failed, call, at)
     deadline = min(at + core.attempt_wall, NO_TIME)
     deadline = min(deadline, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()
     if core.has_thresholds:
-        book, notices, notes = _thresholds(core, s, at, v, final, notes)
+        book, notices, notes = _thresholds(core, book, at, v, final, notes)
     bound, kept = call.max_output, book.extra
     if core.amounts.pools or (kept is not None and kept.pools is not None):
         bound = core.amounts.largest_output(v, book, call, final)
@@ -163,24 +166,27 @@ def _call(
         CallExtra(call.pauses) if call.extra is not None and call.extra.pauses else None,
     )
     after = State(v, at, n, admitted, (), book)
+    retract = "" if failed is None else retracted(failed)
     if not final:
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
         hidden = core.breakers.hidden(kept.breakers, at) if kept is not None and kept.breakers else ()
-        return after, structs.replace(asked, notices=notices, hidden=hidden) if notices or hidden else asked
+        if notices or hidden or retract:
+            asked = structs.replace(asked, notices=notices, hidden=hidden, retract=retract)
+        return after, asked
     occasion = core.final_occasion(v)
     if ref and s.vars[core.asked] != occasion.code:
         ref = ""  # time went by while the host was asked: another limit's reserve comes first by now
     text = "" if ref else core.instruction(occasion, v, book, at)
     # By position: this record is made in every run, and keywords cost more than all the rest of it.
     last = (True, core.final_tools, text, ref, (), occasion.resource)
-    return after, Call(n, call.id, admitted.attempt, call.client, deadline, occasion.origin, notes, bound, *last)
+    decision = Call(n, call.id, admitted.attempt, call.client, deadline, occasion.origin, notes, bound, *last)
+    return after, structs.replace(decision, retract=retract) if retract else decision
 
 
 def _thresholds(
-    core: Core, s: State, at: int, v: Values, final: bool, notes: tuple[Note, ...]
+    core: Core, book: Book, at: int, v: Values, final: bool, notes: tuple[Note, ...]
 ) -> tuple[Book, tuple[str, ...], tuple[Note, ...]]:
     """What was crossed by admitting this call, and what is told in its request (nothing, if it is final)."""
-    book = s.book
     crossed, more = core.thresholds.cross(v, book, at)
     told = book.told
     notices: list[str] = []
@@ -227,19 +233,3 @@ def resolve_decision(core: Core, s: State, at: int, because: str, notes: tuple[N
 
 def _resolve_again(core: Core, s: State, at: int) -> AnyDecision:
     return resolve_decision(core, s, at, "default: resolve")
-
-
-def instruction_resolved(core: Core, s: State, e: Resolved) -> Result:
-    """The host's function has answered; the call it was asked for is admitted now, if it still can be."""
-    ok = e.status in ("ok", "empty")
-    v, rule = core.react.resolved(s.vars, int(ok), core.chosen(s.vars, e.step) if ok else 0)
-    assert s.call is not None
-    notes: tuple[Note, ...] = ()
-    if rule.effect.kind == "end":
-        return end(core, s, e.at, v, rule, error=f"{e.name} failed")
-    if rule.effect.word == "resolver_failed":
-        text = f"{e.name} {'timed out' if e.status == 'timed_out' else 'failed'}: the next step of the ladder follows"
-        notes = (Note("warn", text, core.plans[rule.effect.limit].resource, because=rule.origin),)
-    after = State(v, e.at, s.n, s.call, (), s.book)
-    ref = e.ref if e.status == "ok" else ""
-    return admit(core, after, e.at, s.call, further=False, notes=notes, ref=ref)

@@ -13,6 +13,7 @@ from engine.core.core import PHASE, Core, Values, illegal_phase
 from engine.core.decisions import Illegal, Note
 from engine.core.ends import Result, passed, sticky
 from engine.core.events import ExtensionAnswered, Proposed
+from engine.core.failing import or_next_step
 from engine.core.machine.machine import Phase, Rule
 from engine.core.machine.plan import Plan
 from engine.core.rounds import propose
@@ -43,7 +44,7 @@ def extension_answered(core: Core, s: State, e: ExtensionAnswered) -> Result:
         state, decision = propose(core, after, e.at, v, tuple(map(_proposed, calls)), ref)
         return state, structs.replace(decision, notes=(*notes, *decision.notes))
     assert s.call is not None
-    return admit(core, after, e.at, s.call, further=s.call.attempt > 0, notes=notes)
+    return or_next_step(core, after, admit(core, after, e.at, s.call, further=s.call.attempt > 0, notes=notes), notes)
 
 
 def _note(core: Core, s: State, e: ExtensionAnswered, plan: Plan, v: Values, rule: Rule, granted: bool) -> Note:

@@ -9,14 +9,14 @@ from msgspec import structs
 
 from engine.core.admission import admit, resolve_decision
 from engine.core.core import REASON, Core, Values
-from engine.core.decisions import Call, Continue, End, Note, Reply
+from engine.core.decisions import Continue, End, Note, Reply
 from engine.core.decisions import Retry as RetryDecision
 from engine.core.ends import Result, end
 from engine.core.events import Resolved
 from engine.core.ladders import FailureStep, Fallback, Retry
 from engine.core.machine.machine import Rule
 from engine.core.state import NO_TIME, CallState, Failure, State, with_extra
-from engine.core.switching import switched, wait
+from engine.core.switching import retracted, wait
 from engine.core.texts import duration
 
 
@@ -74,7 +74,7 @@ def _retry_later(
     delay = wait(step, used, failure)
     text = f"retrying in {duration(delay)} ({used + 1} of {step.times}): {failure.reason}"
     note = Note("retry", text, used=used + 1, maximum=step.times, because=rule.origin)
-    retract = f"{call.id}.{call.attempt}" if failure.shown else ""
+    retract = retracted(with_extra(call, failure=failure))
     return retry(s, at, v, call, rule.origin, (*notes, note), at + delay, retract)
 
 
@@ -85,19 +85,36 @@ def _fall_back(
     assert isinstance(step, Fallback)
     client = core.switching.next_client(step, call, s.book)
     assert client is not None
-    book = switched(s.book, step, call, client, at)
+    place = structs.replace(failure, step=rule.effect.step)
     wanted = CallState(_next_id(call.id), 0, client.name, NO_TIME, client.model, call.input_tokens, client.max_output)
+    # What has been charged for it is remembered as for any earlier attempt.
+    failed = structs.replace(with_extra(call, failure=place), charged=None, previous=None)
+    wanted = with_extra(wanted, instead_of=failed)
     missing = tuple(
         Note("skipped", f"the host has no client named {name}", because=rule.origin)
         for name in core.switching.missing(step, s.book)
     )
     text = f"{call.client} failed ({failure.reason}): {client.name} is asked instead"
     note = Note("fallback", text, because=rule.origin)
-    ready = State(v, at, s.n, call, (), book)
-    after, decision = admit(core, ready, at, wanted, further=False, notes=(*notes, *missing, note))
-    if failure.shown and isinstance(decision, Call):
-        decision = structs.replace(decision, retract=f"{call.id}.{call.attempt}")
-    return after, decision
+    ready = State(v, at, s.n, call, (), s.book)
+    return admit(core, ready, at, wanted, further=False, notes=(*notes, *missing, note))
+
+
+def or_next_step(core: Core, ready: State, result: Result, notes: tuple[Note, ...] = ()) -> Result:
+    """``result``, or, where a fallback was not admitted after somebody was asked, the next step of its ladder.
+
+    ``ready`` is the state in which the fallback, its call, was to be admitted.
+    """
+    wanted = ready.call
+    failed = None if wanted is None else wanted.instead_of
+    if failed is None or not isinstance(result[1], End):
+        return result
+    failure, known = failed.failure, wanted and wanted.previous
+    assert failure is not None
+    assert known is not None
+    call = structs.replace(with_extra(failed, failure=None), charged=known.charged, previous=known.previous)
+    before = State(ready.vars, ready.at, ready.n, call, (), ready.book)
+    return fail(core, before, ready.at, ready.vars, structs.replace(failure, step=failure.step + 1), notes)
 
 
 def _next_id(id: str) -> str:

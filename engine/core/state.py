@@ -119,7 +119,7 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why the attempt in hand failed, kept while the host is consulted; ``step`` is where the ladder stands."""
+    """Why an attempt failed, kept while somebody is asked; ``step`` is where its ladder stands."""
 
     reason: str
     step: int = 0
@@ -150,12 +150,14 @@ EARLIER_ATTEMPTS: Final = 16
 class CallExtra(Struct, frozen=True, gc=False, omit_defaults=True):
     """``pauses`` are those of the provider so far, ``not_before`` is when a further attempt is due (ms).
 
-    ``implied`` is IMPLIED or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of
-    them may follow.
+    ``failure`` is why the attempt in hand failed, while the host is consulted about it; ``instead_of`` the call that
+    failed, with its failure, while somebody is asked before its fallback, this call, can be admitted. ``implied`` is
+    IMPLIED or ``REFUSED`` once tools of a reply were asked for that was not shown yet, else 0: more of them may follow.
     """
 
     pauses: int = 0
     failure: Failure | None = None
+    instead_of: CallState | None = None
     implied: int = 0
     not_before: int = 0
 
@@ -180,6 +182,7 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
 
     pauses = _Extra(0)
     failure = _Extra[Failure | None](None)
+    instead_of = _Extra["CallState | None"](None)
     implied = _Extra(0)
     not_before = _Extra(0)
 

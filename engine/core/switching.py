@@ -89,21 +89,32 @@ class Switching:
                 return known[name]
         return None
 
+    def switched(self, book: Book, failed: CallState, to: CallState, at: int) -> Book:
+        """The book once the fallback of a failed call has gone to another client."""
+        failure = failed.failure
+        chosen = failure and self.chosen(failure.reason)
+        assert failure
+        assert chosen
+        step = chosen.plan.rule.then[failure.step]
+        assert isinstance(step, Fallback)
+        exchange = (*book.exchange, failed.client)
+        if step.scope == "call":
+            return with_extra(book, exchange=exchange)
+        if step.scope == "time":
+            return with_extra(book, exchange=exchange, client=to.client, client_until=at + (step.ms or 0))
+        had = book.switched or (failed.client,)
+        switched = (*had, to.client)
+        return with_extra(book, exchange=exchange, client=to.client, client_until=NO_TIME, switched=switched)
+
     def missing(self, step: Fallback, book: Book) -> tuple[str, ...]:
         """Clients of the chain that the host does not have."""
         known = {client.name for client in book.run.clients}
         return tuple(name for name in step.clients if name not in known)
 
 
-def switched(book: Book, step: Fallback, call: CallState, to: ClientInfo, at: int) -> Book:
-    """The book once a failure's fallback goes to another client."""
-    exchange = (*book.exchange, call.client)
-    if step.scope == "call":
-        return with_extra(book, exchange=exchange)
-    if step.scope == "time":
-        return with_extra(book, exchange=exchange, client=to.name, client_until=at + (step.ms or 0))
-    had = book.switched or (call.client,)
-    return with_extra(book, exchange=exchange, client=to.name, client_until=NO_TIME, switched=(*had, to.name))
+def retracted(call: CallState) -> str:
+    """What of a failed call was shown and has to be taken back, as its driver names it."""
+    return f"{call.id}.{call.attempt}" if call.failure is not None and call.failure.shown else ""
 
 
 def use(book: Book, threshold: Threshold, bit: int) -> tuple[Book, Note]:

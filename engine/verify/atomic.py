@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 from engine.core.machine.expr import names
 from engine.core.machine.interpret import react
-from engine.core.machine.laws import Laws, watch
+from engine.core.machine.laws import Laws
 from engine.core.machine.machine import Machine, Rule, Sort
+from engine.core.machine.monitors import watch
 from engine.verify.observe import observe
 from engine.verify.successors import BESIDE, Branch
 

@@ -5,7 +5,7 @@ Deliberately not the core's own code: reasons, waits and clients are worked out 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.core.ladders import FailureStep, Fallback, Retry
 from engine.core.machine.failure_plan import FailurePlan, failure_plans
@@ -40,6 +40,10 @@ class Clients:
     switched: list[str] = field(default_factory=list)
     other: str = ""
     until: int = NO_TIME
+
+    def copy(self) -> Clients:
+        """As they are now."""
+        return replace(self, exchange=list(self.exchange), switched=list(self.switched))
 
     def requested(self, own: str, at: int) -> None:
         """A call is asked for, by the host's ``own`` client unless another one is in force."""

@@ -17,7 +17,7 @@ from engine.core.machine.expr import TRUE, And, Field, Le, Lit, Or
 from engine.core.machine.laws import laws_of
 from engine.core.machine.machine import Grant, Machine, Rule, Set
 from engine.core.policy import Ask, Finalize, Limit, Policy, ToolRule
-from engine.core.state import ASKED, WAITING
+from engine.core.state import ASKED, WAITING, with_extra
 from engine.core.step import compile
 from engine.testing.worlds import Tool, Turn, World
 from engine.verify.explore import explore
@@ -112,7 +112,7 @@ BUSY = World(turns=(ROUND,) * 5, grants=(1,), thinks=1_000)
 def test_a_wall_that_runs_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = policy(ASKING, Limit(resource="wall", max=100))
     assert watched(timed, BUSY) == ""
-    counted = lambda core, s, at: structs.replace(s, book=structs.replace(s.book, paused=at))  # noqa: E731
+    counted = lambda core, s, at: structs.replace(s, book=with_extra(s.book, paused=at))  # noqa: E731
     monkeypatch.setattr("engine.core.suspension._caught_up", counted)
     assert "F2: wall ends the run while something is left" in watched(timed, BUSY)
 

@@ -92,8 +92,28 @@ def _variables(c: Context) -> tuple[Variable, ...]:
     return tuple(out)
 
 
+_LIVE, _READY, _CALLING = Phase.LIVE, frozenset((Phase.READY,)), frozenset((Phase.CALLING,))
+_JUDGING, _TOOLS = frozenset((Phase.JUDGING,)), frozenset((Phase.TOOLS,))
+_SHOWN = _CALLING | _TOOLS | _READY
+"""A reply may be shown after some of its tools have been asked for, or have ended."""
+
+_FLAG = (0, 1)
+
+
 def _events(c: Context) -> dict[str, EventKind]:
-    amounts = tuple(
+    amounts = _amounts(c)
+    kinds = (
+        *_call_events(c, amounts),
+        *_reply_events(c, amounts),
+        *_round_events(c, amounts),
+        *_other_events(amounts),
+    )
+    return {kind.name: kind for kind in kinds}
+
+
+def _amounts(c: Context) -> tuple[FieldDef, ...]:
+    """What limits on amounts leave, and whether the ancestors of the run's node leave anything."""
+    own = tuple(
         FieldDef(
             p.field,
             (NOTHING, RESERVE, ENOUGH),
@@ -103,11 +123,15 @@ def _events(c: Context) -> dict[str, EventKind]:
         for p in c.plans
         if not p.counted
     )
-    flag = (0, 1)
-    amounts += (
-        FieldDef("late_above", flag, "the wall of an ancestor is over", "amounts"),
-        FieldDef("above", flag, "a pool of an ancestor does not leave what this needs", "amounts"),
+    return (
+        *own,
+        FieldDef("late_above", _FLAG, "the wall of an ancestor is over", "amounts"),
+        FieldDef("above", _FLAG, "a pool of an ancestor does not leave what this needs", "amounts"),
     )
+
+
+def _call_events(c: Context, amounts: tuple[FieldDef, ...]) -> tuple[EventKind, ...]:
+    """The start of a run, calls and attempts, and answers to what is asked before them."""
     before = tuple(
         FieldDef(
             f"{p.fuel}_spent",
@@ -118,68 +142,83 @@ def _events(c: Context) -> dict[str, EventKind]:
         for p in c.plans
         if p.counted and p.limit.scope == "thread"
     )
-    live, ready, calling = Phase.LIVE, frozenset((Phase.READY,)), frozenset((Phase.CALLING,))
-    asking = frozenset((Phase.ASKING,))
-    judging, tools = frozenset((Phase.JUDGING,)), frozenset((Phase.TOOLS,))
-    # A reply may be shown after some of its tools have been asked for, or have ended.
-    shown = calling | tools | ready
-    again = frozenset((Phase.WAITING, Phase.CALLING))
-    cut = FieldDef("cut", flag, "the attempt was cut by the run's own deadline")
-    delivered = FieldDef("delivered", flag, "text was shown that cannot be taken back")
-    more = FieldDef("more", flag, "a further pause is allowed")
-    spawns = (FieldDef("refused", flag, "the ledger refuses it"), FieldDef("queued", flag, "it waits for a slot"))
-    verdict = tuple(FieldDef(n, flag, d) for n, d in _VERDICT_FIELDS)
-    atomic = (0, *(plan.index + 1 for plan in c.plans if plan.limit.atomic))
-    verdict += (FieldDef("round_refused", atomic, "1 + the atomic limit that refuses the whole round"),)
-    over_above = FieldDef("above", flag, "a call of the round did not fit a pool of an ancestor")
-    breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
-    skips = FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it")
-    asks = flag if any(rule.ask for rule in c.policy.tools) else (0,)
-    verdict += (
-        skips,
-        FieldDef("asks", asks, "a person must allow it"),
-        FieldDef("no_time", flag if tool_rules.keeps_time(c) else (0,), "what time is left is kept for the final call"),
-    )
-    verdict += (asking_rules.unasked_field(c),)
-    kinds = (
+    again, asking = frozenset((Phase.WAITING, Phase.CALLING)), frozenset((Phase.ASKING,))
+    return (
         EventKind("start", amounts + before, frozenset((Phase.NEW,)), "the run begins", ("amounts", "before")),
-        EventKind("call", amounts, ready, "a call is requested", ("amounts",)),
+        EventKind("call", amounts, _READY, "a call is requested", ("amounts",)),
         EventKind("attempt", amounts, again, "a further attempt of the call is requested", ("amounts",)),
         EventKind(
             "resolved",
-            (FieldDef("ok", flag, "the host's function has answered"), _chosen(c)),
+            (FieldDef("ok", _FLAG, "the host's function has answered"), _chosen(c)),
             frozenset((Phase.RESOLVING,)),
             "the host's function has answered",
         ),
         EventKind("extension", asking_rules.answer_fields(c), asking, "a person has answered about a limit"),
-        EventKind("answered", (), shown, "the model answered in text"),
-        EventKind("empty", (), calling, "the model answered without visible text"),
-        EventKind("paused", (more,), calling, "the provider paused the turn"),
+    )
+
+
+def _reply_events(c: Context, amounts: tuple[FieldDef, ...]) -> tuple[EventKind, ...]:
+    """What comes back from a model, but for rounds of tools."""
+    cut = FieldDef("cut", _FLAG, "the attempt was cut by the run's own deadline")
+    delivered = FieldDef("delivered", _FLAG, "text was shown that cannot be taken back")
+    more = FieldDef("more", _FLAG, "a further pause is allowed")
+    failed = (*amounts, cut, delivered, *_ladders(c))
+    return (
+        EventKind("answered", (), _SHOWN, "the model answered in text"),
+        EventKind("empty", (), _CALLING, "the model answered without visible text"),
+        EventKind("paused", (more,), _CALLING, "the provider paused the turn"),
+        EventKind("failed", failed, _CALLING, "the attempt failed", ("amounts", "ladders")),
+        EventKind("unmetered", (), _SHOWN, "a reply without usage, where usage is limited"),
+        EventKind("unpriced", (), _READY, "a model without a price, where cost is limited"),
+        EventKind("hosted", (), _CALLING, "the provider executed a tool call by itself"),
+        EventKind("handoff", amounts, _CALLING, "the model hands over to another agent", ("amounts",)),
+    )
+
+
+def _round_events(c: Context, amounts: tuple[FieldDef, ...]) -> tuple[EventKind, ...]:
+    """A round of tools, from the reply to the last result."""
+    over_above = FieldDef("above", _FLAG, "a call of the round did not fit a pool of an ancestor")
+    breakers = (0, 1, *(index + 2 for index in tool_rules.ending_breakers(c))) if c.breakers else (0,)
+    skips = FieldDef("broken", breakers, "an open breaker skips it: 1, or 2 + the breaker that ends the run for it")
+    round = (*amounts, asking_rules.crowded_field(c))
+    return (
+        EventKind("round", round, _CALLING, "the model asks for tools", ("amounts",)),
+        EventKind("tool", _verdict(c, skips), _JUDGING, "one call of the round", inner=True),
         EventKind(
-            "failed", (*amounts, cut, delivered, *_ladders(c)), calling, "the attempt failed", ("amounts", "ladders")
+            "judged", (over_above,), _JUDGING, "every call of the round that is not running has its result", inner=True
         ),
-        EventKind("unmetered", (), shown, "a reply without usage, where usage is limited"),
-        EventKind("unpriced", (), ready, "a model without a price, where cost is limited"),
-        EventKind("hosted", (), calling, "the provider executed a tool call by itself"),
-        EventKind("handoff", amounts, calling, "the model hands over to another agent", ("amounts",)),
-        EventKind(
-            "round", (*amounts, asking_rules.crowded_field(c)), calling, "the model asks for tools", ("amounts",)
-        ),
-        EventKind("tool", verdict, judging, "one call of the round", inner=True),
-        EventKind(
-            "judged", (over_above,), judging, "every call of the round that is not running has its result", inner=True
-        ),
-        EventKind("granted", (), tools, "a person allowed a call"),
-        EventKind("withheld", (skips,), tools, "a call that was held will not start", inner=True),
-        EventKind("tool_end", (), tools, "a tool call has its result"),
+        EventKind("granted", (), _TOOLS, "a person allowed a call"),
+        EventKind("withheld", (skips,), _TOOLS, "a call that was held will not start", inner=True),
+        EventKind("tool_end", (), _TOOLS, "a tool call has its result"),
         *_unstarted(c, skips),
-        EventKind("tool_ends", (FieldDef("answer", flag, "its result is the answer"),), tools, "a tool ends the run"),
-        EventKind("spawn", spawns, live, "the run wants a child to run"),
-        EventKind("cancel", (), live, "somebody wants the run to end"),
-        EventKind("tick", amounts, live, "time has passed", ("amounts",)),
+        EventKind("tool_ends", (FieldDef("answer", _FLAG, "its result is the answer"),), _TOOLS, "a tool ends the run"),
+    )
+
+
+def _verdict(c: Context, skips: FieldDef) -> tuple[FieldDef, ...]:
+    """What the verdict on one call depends on."""
+    atomic = (0, *(plan.index + 1 for plan in c.plans if plan.limit.atomic))
+    asks = _FLAG if any(rule.ask for rule in c.policy.tools) else (0,)
+    kept = _FLAG if tool_rules.keeps_time(c) else (0,)
+    return (
+        *(FieldDef(name, _FLAG, doc) for name, doc in _VERDICT_FIELDS),
+        FieldDef("round_refused", atomic, "1 + the atomic limit that refuses the whole round"),
+        skips,
+        FieldDef("asks", asks, "a person must allow it"),
+        FieldDef("no_time", kept, "what time is left is kept for the final call"),
+        asking_rules.unasked_field(c),
+    )
+
+
+def _other_events(amounts: tuple[FieldDef, ...]) -> tuple[EventKind, ...]:
+    """Children, time, and the end from outside."""
+    spawns = (FieldDef("refused", _FLAG, "the ledger refuses it"), FieldDef("queued", _FLAG, "it waits for a slot"))
+    return (
+        EventKind("spawn", spawns, _LIVE, "the run wants a child to run"),
+        EventKind("cancel", (), _LIVE, "somebody wants the run to end"),
+        EventKind("tick", amounts, _LIVE, "time has passed", ("amounts",)),
         EventKind("stopped", (), frozenset((Phase.STOPPING,)), "nothing is in flight any more", inner=True),
     )
-    return {kind.name: kind for kind in kinds}
 
 
 def _unstarted(c: Context, skips: FieldDef) -> tuple[EventKind, ...]:

@@ -15,7 +15,8 @@ from engine.core.policy import FailureStep, Policy
 
 def failure_laws(policy: Policy, attempts_left: Expr, calls_left: Expr) -> tuple[list[Ghost], list[Check]]:
     """Ghosts and checks; the two terms say whether a further attempt, and a further call, could be admitted."""
-    falling = (On("laddered", Set("falling", 1), seen_as("falls", 1)), On("call", Set("falling", 0)))
+    falls = On("laddered", Set("falling", 1), seen_as("falls", 1))
+    falling = (falls, On("laddered", Set("falling", 0)), On("call", Set("falling", 0)))
     ghosts, checks = [Ghost("falling", 0, falling)], []
     for plan in failure_plans(policy):
         here = seen_as("ladder", plan.index)
