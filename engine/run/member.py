@@ -154,6 +154,10 @@ class TreeEffects(SharedEffects):
         if self.rests:
             self._tree.leave()
 
+    def _only_people(self) -> bool:
+        """Or runs below it, for which nobody else should have to wait to be asked."""
+        return super()._only_people() or (bool(self._parked) and not self._stopping and self._delegates_only())
+
     def _delegates_only(self) -> bool:
         flights = [flight.effect for flight in self._flights.values() if not isinstance(flight.effect, Approval)]
         return bool(flights) and all(map(_delegates, flights))

@@ -21,7 +21,7 @@ RUNNING = "running"
 """Status of a run that has no ``End``: it goes on somewhere, or was killed and can be resumed."""
 
 SUSPENDED = "suspended"
-"""Status of a run that waits for people, and for nothing else."""
+"""Status of a run that waits for people, and for nothing else but runs below it."""
 
 
 class JournalError(Exception):

@@ -158,6 +158,35 @@ def test_who_delegates_and_asks_at_the_same_time_is_asked_about_too():
     assert world.sent == [("r", "Ann")]
 
 
+def test_who_delegates_and_asks_is_asked_about_while_the_child_works():
+    def both(request):
+        return asks(("delegate", '{"agent": "research", "task": "a"}'), SEND)
+
+    world = World(Model(both, says("done")), None)
+    answered = asyncio.Event()
+
+    async def helper(request):
+        await answered.wait()
+        return says("found")
+
+    world.clients["helper"] = Model(then=helper)
+
+    async def act(driver):
+        handle = driver.start("hello", run_id="r")
+        while not driver.requests("r"):
+            await asyncio.sleep(0)
+        assert [request.id for request in driver.requests("r")] == ["r:1.1"]
+        driver.answer("r:1.1")
+        while not world.sent:
+            await asyncio.sleep(0.001)
+        assert world.statuses() == {"r": "running", "r.1": "running"}
+        answered.set()
+        return await handle
+
+    result = world.go(act)
+    assert (result.status, world.sent, read(world)) == ("completed", [("r", "Ann")], ["found", "sent to Ann"])
+
+
 def test_a_child_that_waits_for_its_turn_runs_while_the_first_is_asked_about():
     def reply(request):
         if any(m.role == "tool" for m in request.messages):
