@@ -24,6 +24,7 @@ from engine.clients import classify
 from engine.clients.address import checked_base_url, is_loopback
 from engine.clients.base import Bounds, ClientConfigError, ModelError, OnDelta, Partial
 from engine.clients.errors import ErrorInfo, excerpt, read_error, transport_failure
+from engine.clients.pools import SIZE, Pools
 from engine.clients.sse import EventParser
 from engine.clients.wire import Assembler, decode, encode
 from engine.core.messages import Reply, Request
@@ -40,7 +41,7 @@ FROM_DEFAULT: Final = "<default>"
 
 
 class HttpClient:
-    """What both clients share. Makes its connections at the first call, one pool for each event loop.
+    """What both clients share. Makes its connections at the first call, other ones for each event loop.
 
     ``base_url`` is given as each provider's own documentation writes it. ``api_key_env`` names the
     environment variable with the key; ``None`` sends none. ``max_output`` is used where a request
@@ -85,7 +86,7 @@ class HttpClient:
         self._headers = self._all_headers(headers or {})
         self._timeout = httpx.Timeout(read_timeout, connect=connect_timeout, write=60.0, pool=60.0)
         self._transport = transport
-        self._http: httpx.AsyncClient | None = None
+        self._pools: Pools | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -141,13 +142,21 @@ class HttpClient:
         try:
             sent = self._http_request(request, idempotency_key)
             if timeout is None:
-                return await attempt.run(self._connections(), sent)
+                return await self._send(attempt, sent)
             async with asyncio.timeout(timeout):
-                return await attempt.run(self._connections(), sent)
+                return await self._send(attempt, sent)
         except ModelError as exc:
             raise attempt.failed(exc) from exc.__cause__
         except TimeoutError:
             raise attempt.failed(ModelError("timeout", f"no complete answer within {timeout or 0:g} s")) from None
+
+    async def _send(self, attempt: _Attempt, sent: httpx.Request) -> Reply:
+        pools = self._connections()
+        pool = pools.take()
+        try:
+            return await attempt.run(pool.http, sent)
+        finally:
+            await pools.give(pool)
 
     def _http_request(self, request: Request, idempotency_key: str | None) -> httpx.Request:
         if not request.messages:
@@ -173,16 +182,16 @@ class HttpClient:
             "POST", self._url, headers=headers, content=content, extensions={"timeout": self._timeout.as_dict()}
         )
 
-    def _connections(self) -> httpx.AsyncClient:
+    def _connections(self) -> Pools:
         loop = asyncio.get_running_loop()
-        if self._http is None or (self._loop is not loop and self._transport is None):
+        if self._pools is None or (self._loop is not loop and self._transport is None):
             # Pooled connections belong to the loop they were opened in; a second asyncio.run gets new ones.
-            self._http = self._make_http()
+            self._pools = Pools(self._make_http, one=self._transport is not None)
             self._loop = loop
-        return self._http
+        return self._pools
 
     def _make_http(self) -> httpx.AsyncClient:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=SIZE)
         if self._transport is not None:
             return httpx.AsyncClient(transport=self._transport, timeout=self._timeout)
         # A plain-text loopback server needs no certificates (loading them takes longer than the call) and no proxy.
@@ -192,9 +201,9 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections; harmless when called twice. The next request opens new ones."""
-        http, self._http = self._http, None
-        if http is not None and self._loop is asyncio.get_running_loop():
-            await http.aclose()
+        pools, self._pools = self._pools, None
+        if pools is not None and self._loop is asyncio.get_running_loop():
+            await pools.aclose()
 
     # Keys and headers.
 
