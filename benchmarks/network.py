@@ -26,7 +26,7 @@ def sections(effort: Effort) -> Iterator[Section]:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        with _server() as url:
+        with served(TURNS) as url:
             yield _section(loop, url, effort)
     finally:
         asyncio.set_event_loop(None)
@@ -68,8 +68,9 @@ def _section(loop: asyncio.AbstractEventLoop, url: str, effort: Effort) -> Secti
 
 
 @contextmanager
-def _server() -> Iterator[str]:
-    command = (sys.executable, "-m", "benchmarks.canned_server", str(TURNS))
+def served(*arguments: object) -> Iterator[str]:
+    """The URL of a server in another process: see ``canned_server`` for the arguments."""
+    command = (sys.executable, "-m", "benchmarks.canned_server", *map(str, arguments))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
