@@ -47,12 +47,15 @@ class Pools:
         return pool
 
     async def give(self, pool: Pool) -> None:
-        """A request has ended. A pool that is empty is closed if the others have room for one and a pool more."""
+        """A request has ended. A pool that is empty is closed if the others have room for all and a pool more."""
         pool.busy -= 1
         self._busy -= 1
-        if not pool.busy and self._busy <= (len(self._pools) - 2) * SIZE and pool in self._pools[1:]:
-            self._pools.remove(pool)
-            await pool.http.aclose()
+        if pool.busy or self._busy > (len(self._pools) - 2) * SIZE:
+            return
+        spare = next((each for each in reversed(self._pools[1:]) if not each.busy), None)
+        if spare is not None:
+            self._pools.remove(spare)
+            await spare.http.aclose()
 
     async def aclose(self) -> None:
         """Close all of them."""

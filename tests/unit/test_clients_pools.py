@@ -46,7 +46,7 @@ def test_empty_pools_are_closed_when_there_is_room_enough_without_them() -> None
         taken = [them.take() for _ in range(4 * SIZE)]
         for pool in reversed(taken):
             await them.give(pool)
-        assert [each.closed for each in made] == [False, False, True, True]
+        assert [each.closed for each in made] == [False, True, True, True]
         assert them.take().http is made[0]
         await them.aclose()
         assert all(each.closed for each in made)
