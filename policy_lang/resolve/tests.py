@@ -139,8 +139,11 @@ class _Block:
         resource = self.values.word(word, _GIVEABLE, "resource")
         if resource is None:
             return None
-        if counter.scope is not None and (scope := self._scope(counter.scope, resource) or "?") == "?":
-            return None
+        if counter.scope is not None:
+            named = self._scope(counter.scope, resource)
+            if named is None:
+                return None
+            scope = "" if named == "run" else named
         found = self.values.amount(counter.value, Use(f"`{resource}`", _unit(resource), word.span))
         if found is None or found.value is None:
             return None
@@ -152,7 +155,7 @@ class _Block:
         return Given(resource, scope, found.value, counter.span)
 
     def _scope(self, word: tree.Word, resource: str) -> str | None:
-        """Whose use it is: that of the run itself is an empty scope."""
+        """Whose use it is; ``None`` if that is wrong."""
         if resource in TREE_RESOURCES or resource == "wall":
             message = f"`{resource}` has one scope only"
             self.report.error("P209", message, word.span, "nothing to choose", help="remove `per`")
@@ -163,7 +166,7 @@ class _Block:
             help = "`per node` is what its earlier runs have used"
             self.report.error("P209", message, word.span, "nothing to choose", help=help)
             return None
-        return "" if scope == "run" else scope
+        return scope
 
     # ---- when
 
@@ -174,8 +177,7 @@ class _Block:
         event = Event(kind, act.span, times or 1)
         parts = act.parts
         if kind == "answers":
-            text = None if parts[0] is None else unescape(parts[0], self.report)
-            return event._replace(text=text, tokens=self._used(parts[1]))
+            return event._replace(text=self._read(parts[0]), tokens=self._used(parts[1]))
         if kind == "asks":
             *asked, used = parts
             return event._replace(asked=tuple(map(self._asked, asked)), tokens=self._used(used))
@@ -215,19 +217,18 @@ class _Block:
         unknown, name, args = act.parts
         tool = self._text(name)
         self.tools[tool] = None
-        return Asked(tool, None if args is None else unescape(args, self.report), unknown is not None, act.span)
+        return Asked(tool, self._read(args), unknown is not None, act.span)
 
     def _fails(self, event: Event, reason: tree.Word, after: tree.Value | None, used: tree.Act | None) -> Event:
         word = self.values.word(reason, tuple(REASONS), "reason of a failure")
         wait = self.values.amount(after, Use("`retry_after`", DURATION))
         return event._replace(word=word or "", retry_after=wait.value if wait else None, tokens=self._used(used))
 
-    def _tool(self, event: Event, name: tree.Text, end: tree.Word, result: tree.Text | None) -> Event:
+    def _tool(self, event: Event, name: tree.Quoted, end: tree.Word, result: tree.Quoted | None) -> Event:
         word = self.values.word(end, tuple(TOOL_ENDS), "end of a tool")
-        key = "" if result is None else unescape(result, self.report)
-        return event._replace(name=self._known_tool(name), word=word or "", result=key)
+        return event._replace(name=self._known_tool(name), word=word or "", result=self._read(result) or "")
 
-    def _agent(self, text: tree.Text) -> str:
+    def _agent(self, text: tree.Quoted) -> str:
         name = self._text(text)
         self.agents[name] = None
         known = self.facts.agents
@@ -249,20 +250,20 @@ class _Block:
         message = f"there is no `agent {text.span.text}`"
         self.report.error("P502", message, text.span, "no such block", help=help, fix=fix)
 
-    def _child(self, text: tree.Text) -> str:
+    def _child(self, text: tree.Quoted) -> str:
         return self._earlier(text, self.agents, "spawned", "when spawn")
 
-    def _known_tool(self, text: tree.Text) -> str:
+    def _known_tool(self, text: tree.Quoted) -> str:
         return self._earlier(text, self.tools, "asked for", "when model asks")
 
-    def _earlier(self, text: tree.Text, known: Collection[str], done: str, line: str) -> str:
+    def _earlier(self, text: tree.Quoted, known: Collection[str], done: str, line: str) -> str:
         """A tool or agent that an earlier line of the test has named."""
         name = self._text(text)
-        if name in known or self.wrong:
+        if not name or name in known or self.wrong:
             return name
         near = nearest(name, known)
         fix = (Edit(text.span, quote(near)),) if near else ()
-        so_far = f"so far: {quoted(known, 'and')}" if known else f"write `{line} {text.raw}` above"
+        so_far = f"so far: {quoted(known, 'and')}" if known else f"write `{line} {text.span.text}` above"
         help = f"did you mean `{near}`?" if near else so_far
         message = f"`{name}` was not {done} before this line"
         self.report.error("P502", message, text.span, f"not {done}", help=help, fix=fix)
@@ -281,6 +282,10 @@ class _Block:
         zero = "write `refused`: nothing more is granted"
         found = self.values.amount(value, Use("`extended`", MONEY if money else COUNT, least=1, zero=zero))
         return found.value if found else None
+
+    def _read(self, text: tree.Quoted | None) -> str | None:
+        """What a text says; ``None`` if there is none, or none that could be read."""
+        return unescape(text, self.report) if isinstance(text, tree.Text) else None
 
     def _text(self, text: tree.Quoted) -> str:
         return self.values.plain(text, "a name", "write the name of the tool or agent") or ""

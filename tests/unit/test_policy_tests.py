@@ -68,7 +68,7 @@ def test_what_is_given_counts_in_every_scope(
     resource: str, scope: str, used: int, expected: str, tmp_path: Path
 ) -> None:
     """The run's own use counts wherever a limit is; that of others where they share it."""
-    for per in {"", f" per {scope}"} - {" per run"}:
+    for per in ("", f" per {scope}"):
         text = GIVEN.format(
             resource=resource,
             limit=7,
