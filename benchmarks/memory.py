@@ -24,6 +24,8 @@ from engine.core.state import State, encode_state
 from engine.core.step import Compiled, compile, replay
 from engine.run.driver import Driver
 
+MODEL = "m"
+
 
 def sections(effort: Effort) -> Iterator[Section]:
     yield _state()
@@ -39,16 +41,16 @@ def _state() -> Section:
     )
     for name, compiled in (("two limits", compile(task())), ("tokens, money, time too", compile(amounts_policy()))):
         state, other = _live(compiled)
-        own, stored = own_bytes(state, shared_with=(compiled.initial, other, CLIENT)), len(encode_state(state))
+        own, stored = own_bytes(state, shared_with=(compiled.initial, other, CLIENT, MODEL)), len(encode_state(state))
         section.rows.append(Row(f"in memory, {name}", f"{own:,} B", bar="1,000 B", met=verdict(own, own, 1000)))
         section.rows.append(Row(f"as JSON, {name}", f"{stored:,} B", bar="1,000 B", met=verdict(stored, stored, 1000)))
     return section
 
 
 def _live(compiled: Compiled) -> tuple[State, State]:
-    """A state with a tool running, and another run's state. The names of clients are the driver's, not a run's."""
+    """A state with a tool running, and another run's state. Names of clients and models are the driver's, no run's."""
     started = RunStarted(0, uuid.uuid4().hex)
-    events = (started, *built(made(Usage(1200, 80), "m")))[:12]
+    events = (started, *built(made(Usage(1200, 80), MODEL)))[:12]
     assert isinstance(events[-1], ToolRequested)
     return replay(compiled, events), replay(compiled, (RunStarted(0, "other"),))
 

@@ -34,7 +34,7 @@ class Row(Struct, frozen=True, gc=False, omit_defaults=True):
 class BreakerState(Struct, frozen=True, gc=False, omit_defaults=True):
     """What one breaker remembers of one tool, or of one argument set of it.
 
-    ``opened`` is the time of the trip; ``probing`` that a probe is out, ``probed`` how many succeeded since half-open.
+    ``opened`` is the time of the trip; ``probes`` twice those that succeeded since half-open, odd while one is out.
     ``failures`` counts failures in a row, ``slow`` slow executions in a row; ``window`` holds the last outcomes as bits
     (1: failed), ``seen`` how many; ``pair`` is the last pair of arguments and result, ``again`` how often it came in a
     row. What no detector of the breaker looks at stays empty.
@@ -43,8 +43,7 @@ class BreakerState(Struct, frozen=True, gc=False, omit_defaults=True):
     breaker: int
     key: str
     opened: int | None = None
-    probing: bool = False
-    probed: int = 0
+    probes: int = 0
     failures: int = 0
     slow: int = 0
     window: int = 0
@@ -52,6 +51,11 @@ class BreakerState(Struct, frozen=True, gc=False, omit_defaults=True):
     row: Row | None = None
     pair: str = ""
     again: int = 0
+
+    @property
+    def probing(self) -> bool:
+        """Is a probe out?"""
+        return self.probes % 2 > 0
 
 
 class Execution(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -81,12 +85,12 @@ def admits(breaker: Breaker, state: BreakerState, at: int) -> bool:
 
 def reserved(state: BreakerState) -> BreakerState:
     """The probe is out."""
-    return structs.replace(state, probing=True)
+    return structs.replace(state, probes=state.probes | 1)
 
 
 def released(state: BreakerState) -> BreakerState:
     """The probe was cancelled, refused or never started: another may go."""
-    return structs.replace(state, probing=False)
+    return structs.replace(state, probes=state.probes & ~1)
 
 
 def record(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
@@ -105,9 +109,10 @@ def record(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> B
 def _probed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
     if done.failed:
         return BreakerState(state.breaker, state.key, opened=at)
-    if state.probed + 1 >= (breaker.probe or 1):
+    succeeded = state.probes // 2 + 1
+    if succeeded >= (breaker.probe or 1):
         return BreakerState(state.breaker, state.key)
-    return structs.replace(state, probing=False, probed=state.probed + 1)
+    return structs.replace(state, probes=2 * succeeded)
 
 
 def _observed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
@@ -135,7 +140,7 @@ def _observed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -
             slow = state.slow + 1 if done.ms >= (detector.ms or 0) else 0
             trips = trips or slow >= n
     opened = at if trips else None
-    return BreakerState(state.breaker, state.key, opened, False, 0, failures, slow, window, seen, row, pair, again)
+    return BreakerState(state.breaker, state.key, opened, 0, failures, slow, window, seen, row, pair, again)
 
 
 def _repeated(known: Row | None, args: str) -> Row:

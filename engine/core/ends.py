@@ -195,7 +195,7 @@ def usage_reported(core: Core, s: State, e: UsageReported) -> Result:
 def charge_late(core: Core, s: State, e: UsageReported) -> State:
     """The state with the report charged, if it is about an attempt that is remembered."""
     call = s.call
-    if call is None:
+    if call is None or not e.attempt:  # what was not admitted yet has used nothing
         return s
     if (call.id, call.attempt) == (e.call, e.attempt):
         spent, charged = core.amounts.charge(s.book.spent, call, e.usage)

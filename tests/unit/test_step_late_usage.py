@@ -7,7 +7,7 @@ import pytest
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Usage
-from engine.core.policy import FailureRule, Fallback, Limit, Policy, Price
+from engine.core.policy import FailureRule, Fallback, Finalize, Limit, Policy, Price
 from engine.core.state import EARLIER_ATTEMPTS, ClientInfo, State
 from engine.core.step import Compiled, compile
 from engine.verify.watch import Watch
@@ -133,3 +133,11 @@ def test_nobody_asked_for_it(reference: bool, call: str, attempt: int) -> None:
         before = run.state
         assert isinstance(run.see(event), d.Illegal)
         assert run.state is before
+
+
+def test_what_was_never_admitted_has_used_nothing(reference: bool) -> None:
+    ending = Limit(resource="llm_calls", max=1, then=(Finalize(using="ending"),))
+    run = Played(Policy(name="p", limits=(ending,)), reference=reference)
+    assert isinstance(run.see(e.RunStarted(0, "r"), e.CallRequested(0, "1")), d.Resolve)
+    run.see(e.UsageReported(0, "1", 0, Usage(5)))
+    assert run.tokens() == 0
