@@ -11,7 +11,7 @@ from benchmarks import report
 from benchmarks.harness import FULL, QUICK
 
 PARTS = (
-    "decision", "full_size", "frontend", "start", "loop", "network",
+    "decision", "full_size", "frontend", "start", "editor", "loop", "network",
     "journal", "resuming", "memory", "exploration", "instructions", "trees", "concurrent",
 )  # fmt: skip
 """Modules of this package with ``sections(effort)``, in the order of the table."""
