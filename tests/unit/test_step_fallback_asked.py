@@ -10,7 +10,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.ladders import Fallback, Retry
 from engine.core.messages import Usage
-from engine.core.policy import Ask, FailureRule, FailureStep, Finalize, Limit, Policy, Price
+from engine.core.policy import Ask, FailureRule, FailureStep, Finalize, Limit, Policy, Price, Threshold
 from engine.core.state import ClientInfo, decode_state, encode_state
 from engine.core.step import compile
 
@@ -115,3 +115,22 @@ def test_text_that_was_shown_is_taken_back_when_the_instruction_is_there() -> No
 def test_a_cancelled_question_ends_the_run() -> None:
     run = Run(LARGE, CHEAP)
     assert run.send(e.Cancelled(2, "user")).outcome.status == "cancelled"
+
+
+def test_a_threshold_that_is_crossed_with_the_fallback_does_not_undo_its_switch() -> None:
+    policy = Policy(
+        name="p",
+        limits=(Limit(resource="llm_calls", max=4),),
+        failures=(FailureRule(reasons=("provider",), then=(CHEAP,)),),
+        thresholds=(Threshold(percent=50, resource="llm_calls", action="warn"),),
+    )
+    compiled, state = compile(policy), compile(policy).initial
+    for event in (
+        e.RunStarted(0, "run", clients=CLIENTS),
+        e.CallRequested(0, "1", "main", "small"),
+        e.ModelFailed(1, "1", 1, "provider"),
+    ):
+        state, decision = compiled.step(state, event)
+    assert isinstance(decision, d.Call)
+    assert [note.kind for note in decision.notes] == ["fallback", "warn"]
+    assert (state.book.client, state.book.switched, state.book.crossed) == ("cheap", ("main", "cheap"), 1)
