@@ -1,11 +1,17 @@
 """Patterns of tool names: ``*`` is any text, ``?`` any character, upper case matters.
 
 Tells what two patterns have to do with each other; what a name matches is the engine's business.
+
+The places where a pattern can stand are kept as the bits of a number, so that a sign of the other pattern moves all of
+them at once: a file may have thousands of pairs to compare.
 """
 
 from __future__ import annotations
 
-LONGEST = 500
+import re
+from functools import lru_cache
+
+LONGEST = 200
 """Longer patterns are not looked into: no tool has such a name, and the time grows with both lengths."""
 
 
@@ -15,50 +21,46 @@ def covers(wide: str, narrow: str) -> bool:
         return True
     if max(len(wide), len(narrow)) > LONGEST or not ("*" in wide or "?" in wide):
         return False
-    reached = {0}
+    places = _places(wide)
+    stars = places.get("*", 0)
+    reached = _free(1, stars)
     for char in narrow:
-        reached = {n for at in _free(wide, reached) for n in _after(wide, at, char)}
-    return len(wide) in _free(wide, reached)
-
-
-def _after(wide: str, at: int, char: str) -> tuple[int, ...]:
-    """Where the wide pattern can stand behind one sign of the narrow one."""
-    if at == len(wide):
-        return ()
-    if wide[at] == "*":
-        return (at,)
-    # What stands for any text, or for any character, is matched only by what does so too.
-    same = char != "*" and (wide[at] == "?" or (wide[at] == char and char != "?"))
-    return (at + 1,) if same else ()
-
-
-def _free(pattern: str, places: set[int]) -> set[int]:
-    """The places, and those behind any `*` that follows them at once."""
-    found = set(places)
-    for at in places:
-        while at < len(pattern) and pattern[at] == "*":
-            at += 1
-            found.add(at)
-    return found
+        # What stands for any text, or for any character, is matched only by what does so too.
+        same = 0 if char == "*" else places.get("?", 0) | (places.get(char, 0) if char != "?" else 0)
+        reached = _free((reached & stars) | (reached & same) << 1, stars)
+        if not reached:
+            return False
+    return bool(reached & places[""])
 
 
 def overlap(one: str, other: str) -> bool:
     """Is there a name that matches both? Of very long patterns it is taken for granted."""
     if max(len(one), len(other)) > LONGEST:
         return True
-    row = _free(one, {0})
+    places = _places(one)
+    stars, end = places.get("*", 0), places[""]
+    reached = _free(1, stars)
     for char in other:
-        if char == "*":
-            row = set(range(min(row), len(one) + 1)) if row else row
-        else:
-            row = _free(one, {n for at in row for n in _one(one, at, char)})
-    return len(one) in row
+        if char == "*":  # any place from the first one on
+            reached = (2 * end - 1) & ~((reached & -reached) - 1)
+            continue
+        same = end - 1 & ~stars if char == "?" else places.get("?", 0) | places.get(char, 0)
+        reached = _free((reached & stars) | (reached & same) << 1, stars)
+        if not reached:
+            return False
+    return bool(reached & end)
 
 
-def _one(pattern: str, at: int, char: str) -> tuple[int, ...]:
-    """Where a pattern can stand behind one character that the other pattern asks for."""
-    if at == len(pattern):
-        return ()
-    if pattern[at] == "*":
-        return (at,)
-    return (at + 1,) if "?" in (pattern[at], char) or pattern[at] == char else ()
+def _free(reached: int, stars: int) -> int:
+    """The places, and those behind a `*` that stands there: it may be no text at all."""
+    return reached | (reached & stars) << 1
+
+
+@lru_cache(maxsize=4096)
+def _places(pattern: str) -> dict[str, int]:
+    """Where each sign stands in a pattern, as bits; the end of it under "". Several `*` in a row are one."""
+    plain = re.sub(r"\*+", "*", pattern)
+    places: dict[str, int] = {"": 1 << len(plain)}
+    for at, char in enumerate(plain):
+        places[char] = places.get(char, 0) | 1 << at
+    return places

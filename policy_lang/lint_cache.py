@@ -58,10 +58,11 @@ class Cache:
             self._entries[path] = {"read": list(read), "digest": digest, "found": [_made(f, read) for f in found]}
 
     def save(self) -> None:
-        """Write what has changed; all of it or nothing."""
+        """Write what has changed, all of it or nothing; files that are gone are forgotten."""
         if not self._changed:
             return
-        text = json.dumps({"format": _FORMAT, "program": self._program, "entries": self._entries})
+        kept = {path: entry for path, entry in self._entries.items() if os.path.exists(path)}
+        text = json.dumps({"format": _FORMAT, "program": self._program, "entries": kept})
         spare = f"{self._file}.{os.getpid()}"
         with contextlib.suppress(OSError):
             self._make_directory()

@@ -31,24 +31,34 @@ from __future__ import annotations
 from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.report import Report
+from policy_lang.resolve.limits import LimitLine
+from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import tool_scopes
+from policy_lang.rules.tools import most_executions
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in tool_scopes(policy):
-        totals = [line for line in scope.limits if line.data["resource"] == "tool_calls" and line.total is not None]
-        least = min(totals, key=lambda line: line.total or 0, default=None)
-        for line in scope.tools if least is not None else ():
-            assert least is not None
-            if line.data["limit"] is None or line.data["limit"] <= (least.total or 0):
-                continue
-            clause = next(c for c in line.node.clauses if isinstance(c, tree.ToolLimit))
-            report.warn(
-                "P359",
-                f"no tool runs {line.data['limit']} times: all together have {least.total} calls",
-                clause.span,
-                "never reached",
-                Label(least.value.span, "the limit of all tools"),
-                help=f"write a smaller limit, or a larger `{least.title}`",
-            )
+    for scope in policy.scopes:
+        # The policy's own rules are for all agents, so the one that may run most tools is what counts.
+        lines = [*scope.finite("tool_calls"), *policy.main.finite("tool_calls")]
+        pools = [line for line in lines if line in scope.own or line.data["scope"] != "run"]
+        least = most_executions(policy) if scope.agent is None else min(pools, key=_total, default=None)
+        for rule in scope.tools if least is not None else ():
+            if least is not None and rule.data["limit"] is not None and rule.data["limit"] > _total(least):
+                _above(rule, least, report)
+
+
+def _total(line: LimitLine) -> int:
+    return line.total or 0
+
+
+def _above(rule: ToolLine, least: LimitLine, report: Report) -> None:
+    clause = next(c for c in rule.node.clauses if isinstance(c, tree.ToolLimit))
+    report.warn(
+        "P359",
+        f"no tool runs {rule.data['limit']} times: all together have {least.total} calls",
+        clause.span,
+        "never reached",
+        Label(least.value.span, "the limit of all tools"),
+        help=f"write a smaller limit, or a larger `{least.title}`",
+    )

@@ -65,3 +65,17 @@ def denial_of(glob: str, scope: ToolScope) -> ToolLine | None:
         if line.data["deny"] and denies(line.data, glob, exceptions.get(line.data["base"], [])):
             return line
     return None
+
+
+def most_executions(policy: Subject) -> LimitLine | None:
+    """The limit of ``tool_calls`` because of which no run, of any agent, has more executions; ``None`` without one."""
+    least: list[LimitLine] = []
+    for scope in policy.scopes:
+        lines = [*scope.finite("tool_calls"), *policy.main.finite("tool_calls")]
+        own = {line.key for line in scope.own}
+        # An agent's limit of one run stands in the place of the policy's; a pool of the policy binds its agents too.
+        binding = [x for x in lines if x in scope.own or x.data["scope"] != "run" or x.key not in own]
+        if not binding:
+            return None
+        least.append(min(binding, key=lambda line: line.total or 0))
+    return max(least, key=lambda line: line.total or 0)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -330,6 +331,15 @@ def test_what_has_changed_is_looked_at_anew(tmp_path: Path) -> None:
     assert "P337" in policy("lint", ".", "--host", "veto", cwd=tmp_path).stdout, "an option is another"
 
 
+def test_files_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    tree(tmp_path, 14)
+    policy("lint", ".", cwd=tmp_path)
+    (tmp_path / "p001.policy").unlink()
+    (tmp_path / "p002.policy").write_text(UNUSED)
+    policy("lint", ".", cwd=tmp_path)
+    assert len(kept(tmp_path)) == 13
+
+
 def test_a_file_that_was_missing_is_found_later(tmp_path: Path) -> None:
     tree(tmp_path, 12)
     (tmp_path / "p001.policy").write_text('policy "a" lang 1\nextends "base.pol"\n')
@@ -379,6 +389,7 @@ breaker "shell_run" {{
   reset  never
 }}
 """
+PATTERNS = [("a*" * 95, "limit 3"), ("b*" * 95, "allow"), ("c?*" * 60, "deny")]
 ONE_MAY = """limits {
   tokens  200k
 }
@@ -395,6 +406,19 @@ def test_what_one_agent_may_use_is_not_called_useless(tmp_path: Path) -> None:
     assert codes(tmp_path) == []
 
 
+def test_an_agent_that_may_run_more_tools_reaches_what_the_policy_cannot(tmp_path: Path) -> None:
+    text = CLEAN.replace("}", "  tool_calls  2 per run\n}")
+    text += 'tool "search"  limit 5\nbreaker "search" {\n  trip   failures 4\n  reset  never\n}\n'
+    agent = 'agent "explore" {\n  override tool_calls  9 per run\n}\n'
+    pool = CLEAN.replace("}", "  tool_calls  2\n}")
+    (tmp_path / "a.policy").write_text(text)
+    assert codes(tmp_path) == ["P359", "P351"]
+    (tmp_path / "a.policy").write_text(f"{text}{agent}agents {{\n  children  1\n  depth     1\n}}\n")
+    assert codes(tmp_path) == []
+    (tmp_path / "a.policy").write_text(text.replace("2 per run", "2").replace(CLEAN, pool))
+    assert codes(tmp_path) == ["P359", "P351"], "of a pool agents have no more"
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_has_the_level_of_its_table(rule: Entry, tmp_path: Path) -> None:
     page = find(rule.code)
@@ -404,6 +428,15 @@ def test_a_rule_has_the_level_of_its_table(rule: Entry, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     found = Linter(seconds=20.0 if rule.code == "P331" else None)(str(tmp_path / "main.policy"))
     assert rule.level in {finding.severity for finding in found if finding.code == rule.code}
+
+
+def test_no_patterns_make_it_take_long(tmp_path: Path) -> None:
+    """Each pair of patterns is compared, and each may stand in many places of the other."""
+    rules = [f'tool "{sign}{n}"  {clause}' for n in range(40) for sign, clause in PATTERNS]
+    (tmp_path / "a.policy").write_text("\n".join([CLEAN, *rules, ""]))
+    start = time.process_time()
+    Linter()(str(tmp_path / "a.policy"))
+    assert time.process_time() - start < 10, "seconds; it takes half of one"
 
 
 HEAVY = (
