@@ -95,7 +95,7 @@ def tree_of(rules, main, helper, **options):
     async def go():
         driver = Driver(rules, {"main": main, "helper": helper}, **options)
         handle = driver.start("What is it?")
-        tree = driver._runs[handle.run_id]
+        tree = driver._going.trees[handle.run_id]
         return tree, await asyncio.wait_for(handle, 30)
 
     return asyncio.run(go())

@@ -14,10 +14,11 @@ from engine.core.budgets import Budget, budget_of
 from engine.core.narrowing import narrowed
 from engine.core.policy import Policy
 from engine.core.pooling import Node
-from engine.core.state import ClientInfo
+from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled, compile
 from engine.run import sizes
 from engine.run.deadlines import Deadlines
+from engine.run.effects import RunSpec
 from engine.run.host import Host
 from engine.run.priced import all_priced
 from engine.run.tools import Tool, toolbox
@@ -91,6 +92,35 @@ class Role:
         put(self, "infos", tuple(ClientInfo(n, client.model, self.output_of(n)) for n, client in switches.items()))
         put(self, "largest", self.output_of(self.client))
         put(self, "overhead", sizes.declared(self.host.declarations) if self.measured else None)
+
+    def spec(
+        self,
+        run: str,
+        started: int,
+        messages: tuple[str, ...],
+        *,
+        thread: str | None,
+        thread_used: Used | None,
+        parent: str | None = None,
+        node: str = "",
+    ) -> RunSpec:
+        """A run of this agent that begins at ``started`` (ms) with these messages, by reference."""
+        return RunSpec(
+            run=run,
+            policy=self.policy_json,
+            started=started,
+            messages=messages,
+            client=self.client,
+            model=self.host.clients[self.client].model,
+            thread=thread,
+            parent=parent,
+            fingerprint=self.compiled.fingerprint,
+            thread_used=thread_used,
+            max_output=self.largest,
+            overhead=self.overhead,
+            clients=self.infos,
+            node=node,
+        )
 
     def output_of(self, client: str) -> int | None:
         """The largest output that calls to a client ask for, before the pools cut it; ``None``: what it gives."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from msgspec import structs
@@ -14,45 +13,38 @@ from msgspec import structs
 from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
-from engine.core.state import Used, total
+from engine.core.state import Used
 from engine.core.step import Compiled, compile
 from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
+from engine.run.claims import Claim, Claims
 from engine.run.contents import Contents
-from engine.run.decision_log import DecisionLog, Logged, Sink
+from engine.run.decision_log import DecisionLog, Sink
 from engine.run.delegation import with_delegation
-from engine.run.desk import Desk, given, open_requests
-from engine.run.effects import Finished, RunSpec, Suspended
+from engine.run.desk import given, open_requests
+from engine.run.errors import RunError
+from engine.run.followers import Followers, streamed
+from engine.run.going import Going
 from engine.run.handle import RunHandle
-from engine.run.holding import Holding
 from engine.run.hooks import AfterModel, AfterTool, BeforeModel, BeforeTool, Hooks, RequestProcessor
 from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
-from engine.run.listeners import Listener, Observer, together
-from engine.run.local import Recorded
-from engine.run.loop import drive
+from engine.run.listeners import Observer
 from engine.run.migration import migrated
-from engine.run.narrator import Narrator
 from engine.run.records import HostRecord, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
-from engine.run.result import OpenRequest, RunResult, result_of, suspended_result
-from engine.run.results import ToolResult
-from engine.run.streaming import RunBegan, RunEnded, Stream
-from engine.run.suspension import SharedEffects
+from engine.run.result import OpenRequest, RunResult
+from engine.run.streaming import Stream
 from engine.run.sync import Background
-from engine.run.threads import counts_threads, used_by
+from engine.run.threads import counts_threads
 from engine.run.timers import Clock, system_clock
-from engine.run.tools import Tool, ToolContext, toolbox
-from engine.run.tree import Stage, Tree
-from engine.store import MemoryStore, Store
-from engine.store import Recorded as Journaled
-from engine.store.leases import thread_key
+from engine.run.tools import Tool, toolbox
+from engine.run.tree import Tree
+from engine.store import MemoryStore, RunRecord, Store
 from engine.store.protocol import Answer, RequestRecord
 
-
-class RunError(ValueError):
-    """A run cannot be made or resumed as asked. The message says why and what to do."""
+__all__ = ["Driver", "RunError"]
 
 
 class Driver:
@@ -95,49 +87,31 @@ class Driver:
         telemetry: Observer | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        if not isinstance(policy, Policy | Compiled):
-            raise TypeError(
-                f"a driver needs a Policy, not a `{type(policy).__name__}`: `policy_lang.load(path)` gives one"
-            )
-        if max_output is not None and max_output < 1:
-            raise ValueError(f"max_output is {max_output}: the largest output of a call is at least 1 token")
-        self.compiled = policy if isinstance(policy, Compiled) else compile(policy)
+        self.compiled = _compiled(policy)
         self.system = system
         self.journal = journal
         self._clock = clock
-        policy = self.compiled.policy
-        named = by_name(clients)
-        if not allow_missing_clients:
-            _all_there(policy, named)
+        rules = self.compiled.policy
         host = Host(
-            clients=named,
+            clients=by_name(clients) if allow_missing_clients else _all_there(rules, by_name(clients)),
             tools=toolbox(tools),
             hooks=Hooks(request_processors, before_model, after_model, before_tool, after_tool),
             resolvers=dict(resolvers or {}),
             resolver_timeout=round(resolver_timeout * 1000),
             settings=dict(settings or {}),
             tool_choice=tool_choice,
-            max_output=max_output,
-            consultants=policy.consultants(),
+            max_output=_some_tokens(max_output),
+            consultants=rules.consultants(),
             approver=approver,
         )
-        self._going: dict[str, SharedEffects] = {}
-        """What drives each run that goes on, by the runs' ids."""
-        self._runs: dict[str, Tree] = {}
-        """The trees of all runs that go on, by the runs' ids."""
-        self._planted: dict[str, Holding | None] = {}
-        """The leases on trees that the host drives by itself."""
-        known = registered(agents, host, policy)
-        if known:
-            host = with_delegation(host, known, self._carry)
-        self._host = host
-        self._role = Role("", self.compiled, host, next(iter(named)), system or "", agents=known)
-        self._per_thread = counts_threads(self.compiled.policy)
-        self._threads: dict[str, Used] = {}
-        self._live: set[str] = set()
-        """Threads with a run going on."""
-        self._log = log if log is None or isinstance(log, DecisionLog) else DecisionLog(log)
-        self._telemetry = telemetry
+        self._followers = Followers(log, telemetry)
+        self._claims = Claims(journal, counted=counts_threads(rules))
+        self._going = Going(journal, clock, self._followers)
+        self._planted: dict[str, Claim] = {}
+        """The claims on trees that the host drives by itself."""
+        known = registered(agents, host, rules)
+        self._host = with_delegation(host, known, self._going.carry) if known else host
+        self._role = Role("", self.compiled, self._host, next(iter(host.clients)), system or "", agents=known)
         self._background: Background | None = None
 
     # Runs.
@@ -167,35 +141,11 @@ class Driver:
             messages = opening(input, self.system)
         except ValueError as exc:
             raise RunError(str(exc)) from None
-        store = self.journal if self.journal is not None else MemoryStore()
-        contents = Contents(store)
-        role = self._role
-        held = self._enter(run, thread)
+        claim = self._claims.enter(run, thread)
         try:
-            if role.agents:
-                told = self._told(run, stream)
-                tree = self._tree(run, store, thread, told)
-                tree.begin(tree.root, tuple(messages))
-                return self._grow(tree, told, held)
-            spec = RunSpec(
-                run=run,
-                step=self.compiled.step,
-                initial=self.compiled.initial,
-                started=self._clock(),
-                messages=tuple(map(contents.put, messages)),
-                client=role.client,
-                model=self._host.clients[role.client].model,
-                thread=thread,
-                fingerprint=self.compiled.fingerprint,
-                thread_used=self._thread_used(thread),
-                max_output=role.largest,
-                overhead=role.overhead,
-                clients=role.infos,
-            )
-            store.begin(record_of(spec, role.policy_json, HostRecord.of(self._host, spec, self.compiled.policy)))
-            return self._go(spec, store, contents, (), stream, held)
+            return self._begin(run, thread, tuple(messages), streamed(run, stream), claim)
         except BaseException:
-            self._left(thread, None, held)
+            claim.leave()
             raise
 
     def stream(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunHandle:
@@ -259,8 +209,7 @@ class Driver:
             raise RunError(f"request {request_id}: {exc}") from None
         verdict: Literal["granted", "refused"] = "granted" if granted else "refused"
         record = store.answer(request_id, Answer(verdict, amount or 0, value, by))
-        if (going := self._going.get(record.run)) is not None:
-            going.loop.call_soon_threadsafe(going.look)
+        self._going.look(record.run)
         return record
 
     def run_sync(self, input: Input, *, thread: str | None = None, run_id: str | None = None) -> RunResult:
@@ -276,8 +225,7 @@ class Driver:
 
     async def aclose(self) -> None:
         """Close the clients, and the file of the decision log."""
-        if self._log is not None:
-            self._log.close()
+        self._followers.close()
         for client in self._host.clients.values():
             await client.aclose()
 
@@ -287,7 +235,46 @@ class Driver:
         if background is not None:
             background.close(self.aclose)
 
+    # Trees that a host drives by itself.
+
+    def plant(self, id: str, thread: str | None, budget: Mapping[str, int] | None) -> Tree:
+        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as ``start`` does."""
+        _needs_loop("plant")
+        claim = self._claims.enter(id, thread)
+        try:
+            tree = self._tree(id, self._store(), thread, None)
+            tree.root.kept = True
+            tree.open(self._clock(), budget)
+        except BaseException:
+            claim.leave()
+            raise
+        claim.keep(tree.fail)
+        self._planted[id] = claim
+        return tree
+
+    def uproot(self, tree: Tree, used: Used) -> None:
+        """A tree of ``plant`` is closed, all of whose runs have used so much."""
+        if (claim := self._planted.pop(tree.root.id, None)) is not None:
+            claim.leave(used)
+
+    def now(self) -> int:
+        """The time on the driver's clock (ms since 1970)."""
+        return self._clock()
+
     # Inside.
+
+    def _begin(
+        self, run: str, thread: str | None, messages: tuple[Message, ...], told: Stream | None, claim: Claim
+    ) -> RunHandle:
+        store, role = self._store(), self._role
+        if role.agents:
+            tree = self._tree(run, store, thread, told)
+            tree.begin(tree.root, messages)
+            return self._going.grow(tree, told, claim)
+        refs = tuple(map(Contents(store).put, messages))
+        spec = role.spec(run, self._clock(), refs, thread=thread, thread_used=self._claims.thread_used(thread))
+        store.begin(record_of(spec, HostRecord.of(self._host, spec, self.compiled.policy)))
+        return self._going.alone(role, spec, store, told, claim)
 
     def _resume(self, run_id: str, stream: bool, cause: str, migrate: bool = False) -> RunHandle:
         _needs_loop("resume")
@@ -297,44 +284,56 @@ class Driver:
         if record.top != run_id:
             raise RunError(f"run {run_id} is one of the tree below run {record.top}: resume that one")
         in_tree = bool(self._role.agents) or record.node is not None
-        held = None if record.ended and not in_tree else self._enter(record.top, record.thread)
+        claim = None if record.ended and not in_tree else self._claims.enter(record.top, record.thread)
         try:
-            if in_tree:
-                if migrate:
-                    raise ValueError(f"run {run_id} may have agents below it: a tree cannot go on under something else")
-                told = self._told(run_id, stream)
-                tree = self._tree(run_id, self.journal, record.thread, told)
-                if record.fingerprint != self.compiled.fingerprint:
-                    raise other_policy(record, self.compiled)
-                handle = self._grow(tree, told, held)
-                regrow(tree, self.journal, cause)
-                return handle
-            loaded = self.journal.load(run_id)
-            if migrate:
-                loaded = self._migrated(loaded)
-            spec = recorded_spec(
-                loaded,
-                self.compiled,
-                self._host,
-                lambda: self._thread_used(record.thread),
-                self._role.infos,
-                ending=bool(cause) or record.ended,
-            )
-            return self._go(spec, self.journal, Contents(self.journal), steps_of(loaded), stream, held, cause)
+            if claim is not None and in_tree:
+                return self._regrown(record, self.journal, streamed(run_id, stream), claim, cause, migrate)
+            return self._again(record, self.journal, streamed(run_id, stream), claim, cause, migrate)
         except BaseException as exc:
-            if held is not None or not record.ended:
-                self._left(record.thread, None, held)
+            if claim is not None:
+                claim.leave()
             if isinstance(exc, ValueError):
                 raise RunError(str(exc)) from None
             raise
 
-    def _migrated(self, loaded: Journaled) -> Journaled:
-        """The run bound to this driver's policy and host. Raises ``ValueError`` if they cannot take it over."""
-        changed = migrated(loaded, self.compiled, self._role.policy_json, self._host, self._clock())
-        if changed is None:
-            return loaded
-        self._kept().rebind(changed)
-        return structs.replace(loaded, record=changed)
+    def _regrown(
+        self, record: RunRecord, journal: Store, told: Stream | None, claim: Claim, cause: str, migrate: bool
+    ) -> RunHandle:
+        """A tree of the journal goes on."""
+        if migrate:
+            raise ValueError(f"run {record.run} may have agents below it: a tree cannot go on under something else")
+        tree = self._tree(record.run, journal, record.thread, told)
+        if record.fingerprint != self.compiled.fingerprint:
+            raise other_policy(record, self.compiled)
+        handle = self._going.grow(tree, told, claim)
+        regrow(tree, journal, cause)
+        return handle
+
+    def _again(
+        self, record: RunRecord, journal: Store, told: Stream | None, claim: Claim | None, cause: str, migrate: bool
+    ) -> RunHandle:
+        """A run of the journal that has nobody below it goes on."""
+        loaded = journal.load(record.run)
+        if migrate:
+            changed = migrated(loaded, self.compiled, self._role.policy_json, self._host, self._clock())
+            if changed is not None:
+                journal.rebind(changed)
+                loaded = structs.replace(loaded, record=changed)
+        spec = recorded_spec(
+            loaded,
+            self.compiled,
+            self._host,
+            lambda: self._claims.thread_used(record.thread),
+            self._role.infos,
+            ending=bool(cause) or record.ended,
+        )
+        return self._going.alone(self._role, spec, journal, told, claim, steps_of(loaded), cause)
+
+    def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
+        return self._going.tree(root, self._role, store, thread, self._claims.thread_used(thread), told)
+
+    def _store(self) -> Store:
+        return self.journal if self.journal is not None else MemoryStore()
 
     def _kept(self) -> Store:
         if self.journal is None:
@@ -354,177 +353,20 @@ class Driver:
             self._background = Background()
         return self._background
 
-    def _enter(self, top: str, thread: str | None) -> Holding | None:
-        """From here on this process drives the tree of ``top``, and the thread has a run going on."""
-        counted = thread if self._per_thread else None
-        if counted is not None:
-            if counted in self._live:
-                raise RunError(
-                    f"thread `{counted}` has a run going on, and the policy counts per thread: await that one first"
-                )
-            self._live.add(counted)
-        if self.journal is None:
-            return None
-        try:
-            return Holding(self.journal, [top] if counted is None else [top, thread_key(counted)])
-        except BaseException:
-            self._left(thread, None, None)
-            raise
 
-    def _thread_used(self, thread: str | None) -> Used | None:
-        """What the thread's earlier runs have used, where that counts."""
-        if thread is None or not self._per_thread:
-            return None
-        return self._threads.get(thread) if self.journal is None else used_by(self.journal, thread)
-
-    def _left(self, thread: str | None, used: Used | None, held: Holding | None) -> None:
-        if held is not None:
-            held.release()
-        if thread is not None and self._per_thread:
-            self._live.discard(thread)
-            if used is not None and self.journal is None:
-                self._threads[thread] = total((self._threads.get(thread, Used()), used))
-
-    def _go(
-        self,
-        spec: RunSpec,
-        store: Store,
-        contents: Contents,
-        recorded: tuple[Recorded, ...],
-        stream: bool,
-        held: Holding | None,
-        cancelled: str = "",
-    ) -> RunHandle:
-        told, role = self._told(spec.run, stream), self._role
-        listener = self._follow(told, role, spec, contents.get)
-        desk = None if self.journal is None else Desk(self.journal, spec.run, role.compiled.core, role.host.tools)
-        rest = (role.host, spec, contents, store, self._clock, role.deadlines, listener, recorded)
-        effects = SharedEffects(desk, *rest)
-        self._going[spec.run] = effects
-        if held is not None:
-            held.keep(effects.inbox.fail)
-        if cancelled:
-            effects.interrupt(cancelled)
-        effects.inbox.serve(self._drive(spec, contents, effects, told, held))
-        return RunHandle(spec.run, effects.inbox.result, effects.interrupt, told)
-
-    def _told(self, run: str, stream: bool) -> Stream | None:
-        told = Stream() if stream else None
-        if told is not None:
-            told.emit(RunBegan(run))
-        return told
-
-    def _follow(self, told: Stream | None, role: Role, spec: RunSpec, get: Callable[[str], Message]) -> Listener | None:
-        """Whoever follows one run: the stream, the log, telemetry."""
-        listeners: list[Listener] = []
-        if told is not None:
-            emit = told.of_child(spec.run, role.name) if role.name else told.emit
-            top = bool(spec.node) and not role.name  # the tree tells where the pools of its root stand
-            listeners.append(Narrator(role.compiled.core, get, emit, pools=not top))
-        if self._log is not None:
-            listeners.append(Logged(self._log, role.compiled, spec.run, get))
-        if self._telemetry is not None:
-            listeners.append(self._telemetry.of_run(role.compiled, spec, role.host, get))
-        return together(listeners)
-
-    # Runs with others below them.
-
-    def plant(self, id: str, thread: str | None, budget: Mapping[str, int] | None) -> Tree:
-        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as ``start`` does."""
-        _needs_loop("plant")
-        store = self.journal if self.journal is not None else MemoryStore()
-        held = self._enter(id, thread)
-        try:
-            tree = self._tree(id, store, thread, None)
-            tree.root.kept = True
-            tree.open(self._clock(), budget)
-        except BaseException:
-            self._left(thread, None, held)
-            raise
-        if held is not None:
-            held.keep(tree.fail)
-        self._planted[id] = held
-        return tree
-
-    def uproot(self, tree: Tree, used: Used) -> None:
-        """A tree of ``plant`` is closed, all of whose runs have used so much."""
-        self._left(tree.thread, used, self._planted.pop(tree.root.id, None))
-
-    async def _carry(self, agent: str, task: str, context: ToolContext) -> ToolResult:
-        return await self._runs[context.run].delegating.carry(agent, task, context)
-
-    def now(self) -> int:
-        """The time on the driver's clock (ms since 1970)."""
-        return self._clock()
-
-    def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
-        stage = Stage(
-            store,
-            self._clock,
-            partial(self._follow, told),
-            self._runs,
-            self._going,
-            self.journal is not None,
-            told.emit if told is not None else None,
-        )
-        return Tree(stage, root, self._role, thread, self._thread_used(thread))
-
-    def _grow(self, tree: Tree, told: Stream | None, held: Holding | None) -> RunHandle:
-        """The tree goes on by itself from here."""
-        if held is not None:
-            held.keep(tree.fail)
-        told_of: asyncio.Future[RunResult] = tree.over.get_loop().create_future()
-        tree.over.add_done_callback(partial(self._grown, tree.thread, told, held, told_of))
-        return RunHandle(tree.root.id, told_of, tree.interrupt, told)
-
-    def _grown(
-        self,
-        thread: str | None,
-        told: Stream | None,
-        held: Holding | None,
-        told_of: asyncio.Future[RunResult],
-        over: asyncio.Future[RunResult],
-    ) -> None:
-        """The tree is over: let go of it, and then tell whoever waits."""
-        error = over.exception()
-        self._left(thread, None if error is not None else over.result().total, held)
-        if error is not None:
-            told_of.set_exception(error)
-        else:
-            told_of.set_result(over.result())
-        if told is not None:
-            if error is None:
-                told.emit(RunEnded(over.result()))
-            told.finish()
-
-    async def _drive(
-        self, spec: RunSpec, contents: Contents, effects: SharedEffects, told: Stream | None, held: Holding | None
-    ) -> RunResult:
-        used: Used | None = None
-        try:
-            finished = await drive(spec, spec.initial, effects)
-            assert isinstance(finished, Finished | Suspended)
-            said: tuple[Message, ...] = effects.conversation(finished.transcript)
-            if isinstance(finished, Suspended):
-                assert self.journal is not None
-                asked = open_requests(self.journal, spec.run)
-                spent = self.compiled.used(finished.state)
-                result = suspended_result(spec.run, spec.thread, spent, said, asked, effects.notes)
-            else:
-                used = finished.outcome.used
-                result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get, effects.notes)
-            if told is not None:
-                told.emit(RunEnded(result))
-            return result
-        finally:
-            effects.close()
-            self._going.pop(spec.run, None)
-            self._left(spec.thread, used, held)
-            if told is not None:
-                told.finish()
+def _compiled(policy: Policy | Compiled) -> Compiled:
+    if not isinstance(policy, Policy | Compiled):
+        raise TypeError(f"a driver needs a Policy, not a `{type(policy).__name__}`: `policy_lang.load(path)` gives one")
+    return policy if isinstance(policy, Compiled) else compile(policy)
 
 
-def _all_there(policy: Policy, clients: Mapping[str, Client]) -> None:
+def _some_tokens(max_output: int | None) -> int | None:
+    if max_output is not None and max_output < 1:
+        raise ValueError(f"max_output is {max_output}: the largest output of a call is at least 1 token")
+    return max_output
+
+
+def _all_there(policy: Policy, clients: dict[str, Client]) -> dict[str, Client]:
     """Raises ``RunError`` if the policy names a client that is not there."""
     missing = [name for name in policy.clients() if name not in clients]
     if missing:
@@ -534,6 +376,7 @@ def _all_there(policy: Policy, clients: Mapping[str, Client]) -> None:
             f"policy `{policy.name}` names {'the client' if len(missing) == 1 else 'clients'} {names}, which this "
             f"driver does not have (it has {have}): pass it in `clients`, or `allow_missing_clients=True` to skip it"
         )
+    return clients
 
 
 def _needs_loop(name: str) -> None:

@@ -25,7 +25,6 @@ from engine.core.events import (
 )
 from engine.core.messages import Message, ToolCall
 from engine.core.state import ClientInfo, Outcome, State, Used
-from engine.core.step import Step
 from engine.core.transcript import Transcript
 
 
@@ -34,17 +33,17 @@ class ProtocolError(RuntimeError):
 
 
 class RunSpec(Struct, frozen=True):
-    """Everything a run needs to be driven from its first event to its last.
+    """Everything a run needs to be driven from its first event to its last: plain data, to travel as JSON.
 
-    ``messages`` names the opening messages in the content store. ``overhead`` is how many characters every
+    ``policy`` is the JSON of the policy that it is bound to, so that it ends under the one it began with wherever it is
+    taken up. ``messages`` names the opening messages in the content store. ``overhead`` is how many characters every
     request carries besides its messages (the tools' declarations); ``None``: no limit wants a request's size.
     ``clients`` are those the policy may switch to, and the host's own. ``node`` is the run's place in a tree, empty for
     a run that is none of one.
     """
 
     run: str
-    step: Step
-    initial: State
+    policy: str
     started: int
     messages: tuple[str, ...]
     client: str
@@ -182,7 +181,12 @@ class Moved(Struct, frozen=True):
 
 
 class Effects(Protocol):
-    """What an environment offers. ``next`` is the only place where the loop waits, and the only source of order."""
+    """What an environment offers. ``next`` is the only place where the loop waits, and the only source of order.
+
+    Nothing else waits, so that a turn is one act. An environment that can only store asynchronously keeps what is
+    ``put`` and ``publish``ed, and what is to ``start``, until ``next``: there it stores the former, then begins the
+    latter. It fetches in ``next`` what ``get`` is going to be asked for: the contents that an event names.
+    """
 
     def start(self, effect: Effect) -> None:
         """Begin an effect, do not wait for it. Its end comes out of ``next``, exactly once."""
@@ -208,11 +212,14 @@ class Effects(Protocol):
         ...
 
     def get(self, ref: str) -> Message:
-        """The content of a reference."""
+        """The content of a reference: of one that was ``put`` here, or named by the spec or by what ``next`` gave."""
         ...
 
     def publish(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
-        """An event has been decided. Called before any effect of the decision starts: journal it, tell listeners."""
+        """An event has been decided. Called before any effect of the decision is started: journal it, tell listeners.
+
+        None of these effects may begin before the event is journaled.
+        """
         ...
 
     def show(self, event: AnyEvent, state: State) -> PoolsSeen | None:

@@ -18,7 +18,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import ToolCall
 from engine.core.state import Outcome, State
-from engine.core.step import wake_at
+from engine.core.step import Step, wake_at
 from engine.core.transcript import Transcript, messages
 from engine.run.effects import (
     Approval,
@@ -42,17 +42,18 @@ from engine.run.sizes import characters, tokens
 
 
 async def drive(
-    spec: RunSpec, state: State, effects: Effects, position: Position | None = None
+    spec: RunSpec, step: Step, state: State, effects: Effects, position: Position | None = None
 ) -> Finished | Suspended | Moved:
     """Drive a run to its end (or until the environment wants a fresh execution, or does not wait for people).
 
-    ``state`` is ``spec.initial``, or what a ``Moved`` carried together with ``position``.
+    ``step`` is that of the spec's policy, ``state`` its initial one, or what a ``Moved`` carried together with
+    ``position``.
 
     Raises:
         ProtocolError: the core called an event illegal: this loop or its environment has a fault.
     """
     turn = _Turn(spec, effects, position)
-    step, publish, follow = spec.step, effects.publish, turn.follow
+    publish, follow = effects.publish, turn.follow
     show = effects.show if spec.node else None
     event = turn.opening(position)
     while True:
@@ -74,12 +75,12 @@ async def drive(
         event = upcoming
 
 
-def withdrawn(spec: RunSpec, effects: Effects, cause: str) -> Finished:
+def withdrawn(spec: RunSpec, step: Step, state: State, effects: Effects, cause: str) -> Finished:
     """The run of a child that is not wanted any more before it has begun: it begins, and ends at once."""
     turn = _Turn(spec, effects, None)
-    state, first = spec.initial, turn.opening(None)
+    first = turn.opening(None)
     for event in (first, e.Cancelled(at=first.at, cause=cause)):
-        state, decision = spec.step(state, event)
+        state, decision = step(state, event)
         effects.publish(event, decision, state)
         turn.transcript = turn.transcript.apply(event, decision)
         if isinstance(decision, d.End):

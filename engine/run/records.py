@@ -89,11 +89,11 @@ def named(host: Host) -> dict[str, tuple[str, str]]:
     return {name: (client.wire, client.model) for name, client in host.clients.items()}
 
 
-def record_of(spec: RunSpec, policy: str, host: HostRecord) -> RunRecord:
-    """The journal's record of a run that begins. ``policy`` is JSON."""
+def record_of(spec: RunSpec, host: HostRecord) -> RunRecord:
+    """The journal's record of a run that begins."""
     return RunRecord(
         run=spec.run,
-        policy=policy,
+        policy=spec.policy,
         started=spec.started,
         fingerprint=spec.fingerprint,
         thread=spec.thread,
@@ -146,8 +146,7 @@ def recorded_spec(
         raise ValueError(f"the journal of run {record.run} does not begin with its start")
     return RunSpec(
         run=record.run,
-        step=compiled.step,
-        initial=compiled.initial,
+        policy=record.policy,
         started=began.at,
         messages=began.refs,
         client=then.primary,

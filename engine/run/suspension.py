@@ -23,12 +23,15 @@ _LOOK_S: Final = 1.0
 
 
 class SharedEffects(LocalEffects):
-    """See the module. ``desk`` is where people are asked whom nobody here can ask; ``None``: there is no such place."""
+    """See the module. ``state`` is the one in which the run begins.
 
-    def __init__(self, desk: Desk | None, *args: Any) -> None:
+    ``desk`` is where people are asked whom nobody here can ask; ``None``: there is no such place.
+    """
+
+    def __init__(self, state: State, desk: Desk | None, *args: Any) -> None:
         super().__init__(*args)
         self._desk = desk
-        self._state = self._spec.initial
+        self._state = state
         self._resumed = bool(self._recorded)
         self._parked: dict[str, Approval] = {}
         """What people are asked there, and nobody here."""

@@ -25,7 +25,7 @@ from engine.run.booking import Account
 from engine.run.contents import Contents
 from engine.run.delegating import Delegating
 from engine.run.desk import Desk, open_requests
-from engine.run.effects import Finished, RunSpec, Suspended
+from engine.run.effects import Finished, Moved, RunSpec, Suspended
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
 from engine.run.local import Recorded
@@ -33,7 +33,7 @@ from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
 from engine.run.narrator import SHARED
 from engine.run.records import HostRecord, record_of
-from engine.run.result import ChildRun, OpenRequest, RunResult, result_of, suspended_result
+from engine.run.result import ChildRun, OpenRequest, RunResult, child_run, result_of, suspended_result
 from engine.run.seat import Seat
 from engine.run.streaming import Budget as StreamBudget
 from engine.run.suspension import SharedEffects
@@ -120,22 +120,13 @@ class Tree:
 
     def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int) -> RunSpec:
         """The run that a seat is about to begin."""
-        role = seat.role
-        return RunSpec(
-            run=seat.run,
-            step=role.compiled.step,
-            initial=role.compiled.initial,
-            started=at,
-            messages=messages,
-            client=role.client,
-            model=role.host.clients[role.client].model,
+        return seat.role.spec(
+            seat.run,
+            at,
+            messages,
             thread=self.thread,
-            parent=seat.parent.run if seat.parent is not None and seat.parent.runs else None,
-            fingerprint=role.compiled.fingerprint,
             thread_used=self._thread_used(seat),
-            max_output=role.largest,
-            overhead=role.overhead,
-            clients=role.infos,
+            parent=seat.parent.run if seat.parent is not None and seat.parent.runs else None,
             node=seat.id,
         )
 
@@ -154,6 +145,7 @@ class Tree:
             self,
             seat,
             account,
+            role.compiled.initial,
             Desk(stage.store, spec.run, role.compiled.core, role.host.tools) if stage.asks else None,
             role.host,
             spec,
@@ -181,8 +173,13 @@ class Tree:
         return seat.account
 
     async def _drive(self, seat: Seat, spec: RunSpec, effects: TreeEffects) -> RunResult:
+        step, initial = seat.role.compiled.step, seat.role.compiled.initial
         try:
-            finished = withdrawn(spec, effects, seat.cause) if seat.cause else await drive(spec, spec.initial, effects)
+            finished: Finished | Suspended | Moved
+            if seat.cause:
+                finished = withdrawn(spec, step, initial, effects, seat.cause)
+            else:
+                finished = await drive(spec, step, initial, effects)
             assert isinstance(finished, Finished | Suspended)
             said = effects.conversation(finished.transcript)
             if isinstance(finished, Suspended):
@@ -196,7 +193,7 @@ class Tree:
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy)
-        record = record_of(spec, seat.role.policy_json, host)
+        record = record_of(spec, host)
         return structs.replace(
             record,
             root=None if seat is self.root and seat.runs == 1 else self.root.id,
@@ -285,9 +282,7 @@ class Tree:
             self.ledger.close(child.id, self.now())
         seat.spent = total((seat.spent, result.used))
         if seat.parent is not None:
-            used, name = result.used, seat.role.name
-            ended = ChildRun(seat.run, name, result.status, result.reason, used, seat.parent.run, result.because)
-            self._ended.append(ended)
+            self._ended.append(child_run(seat.run, seat.role.name, seat.parent.run, result))
             self._close(seat)
         if not seat.ended.done():
             seat.ended.set_result(result)
@@ -335,12 +330,22 @@ class Tree:
         result = self.root.result
         if result is not None and not self._live and not self.root.kept and not self.over.done():
             asked: tuple[OpenRequest, ...] = ()
+            children = self._ended
             if self.left:
+                children = [*children, *self._waiting()]
                 asked = open_requests(self._stage.store, self.root.id)
                 result = replace(result, because=asked[0].because if asked else result.because)
             else:
                 self.ledger.close(self.root.id, self.now())
-            self.over.set_result(replace(result, children=tuple(self._ended), requests=asked))
+            self.over.set_result(replace(result, children=tuple(children), requests=asked))
+
+    def _waiting(self) -> list[ChildRun]:
+        """The runs below the top that are suspended, as their parents know them, parents before their children."""
+        return [
+            child_run(seat.run, seat.role.name, seat.parent.run, seat.result)
+            for seat in self.seats.values()
+            if seat.parent is not None and seat.result is not None and seat.result.suspended
+        ]
 
     def fail(self, error: BaseException) -> None:
         """Something has happened after which nothing of the tree can go on in this process."""

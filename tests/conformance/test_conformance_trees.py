@@ -242,7 +242,7 @@ async def test_a_single_run_leaves_nothing_open(case: Case) -> None:
     driver = Driver(policy_of_tree(case), played.models["w"])
     result = await driver.run("question")
     assert result.status == STATUS[case["script"][0]["expect"]["status"]]
-    assert (driver._runs, case["expect"]["state"]) == ({}, "closed")
+    assert (driver._going.trees, case["expect"]["state"]) == ({}, "closed")
 
 
 @reproduces("CON-ROOT-RUNS")

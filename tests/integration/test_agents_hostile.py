@@ -244,7 +244,7 @@ def half_done(journal):
         driver = Driver(policy(), clients, agents=agents("research"), journal=journal)
         handle = driver.start("Q", run_id="r")
         await started.wait()
-        driver._runs["r"].fail(Dies("gone"))
+        driver._going.trees["r"].fail(Dies("gone"))
         with contextlib.suppress(Dies):
             await handle
 

@@ -26,7 +26,7 @@ async def play(store):
     tree = None
     try:
         handle = made.start("Q", run_id="r")
-        tree = made._runs["r"]
+        tree = made._going.trees["r"]
         return await asyncio.wait_for(handle, 10), tree, model
     except Killed:
         return None, tree, model
@@ -35,7 +35,7 @@ async def play(store):
 async def again(store):
     made, model = busy_driver(store)
     handle = made.resume("r")
-    tree = made._runs.get("r")
+    tree = made._going.trees.get("r")
     return await asyncio.wait_for(handle, 10), tree, model
 
 

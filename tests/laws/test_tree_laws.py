@@ -194,7 +194,7 @@ def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=N
         if resumed and not journal.runs():
             return None, None
         handle = driver.resume("r") if resumed else driver.start("Q", run_id="r", thread="t")
-        tree = driver._runs.get("r")
+        tree = driver._going.trees.get("r")
         if cancel_after is not None:
             loop.call_later(cancel_after, handle.cancel)
         result = await handle
@@ -204,7 +204,7 @@ def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=N
                 if answers.random() < 0.7:
                     driver.answer(request.id, answers.random() < 0.7)
             handle = driver.resume("r")
-            tree = driver._runs.get("r")
+            tree = driver._going.trees.get("r")
             result = await handle
         return result, tree
 

@@ -9,6 +9,7 @@ from run_fakes import FINALIZE, asks, limits, says
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Message, Usage
+from engine.core.policy import Policy
 from engine.core.state import NO_TIME
 from engine.core.step import compile
 from engine.core.transcript import messages, problems
@@ -71,14 +72,16 @@ class Engine:
 def spec(policy, engine):
     compiled = compile(policy)
     ref = engine.put(Message("user", "hello"))
-    return RunSpec("r", compiled.step, compiled.initial, 1, (ref,), "main", fingerprint=compiled.fingerprint)
+    return RunSpec("r", policy.model_dump_json(), 1, (ref,), "main", fingerprint=compiled.fingerprint)
 
 
 def drive_to_the_end(policy, engine):
-    plan = spec(policy, engine)
-    state, position, moves = plan.initial, None, 0
+    # What begins a run is plain data, its policy within.
+    plan = msgspec.json.decode(msgspec.json.encode(spec(policy, engine)), type=RunSpec)
+    compiled = compile(Policy.model_validate_json(plan.policy))
+    state, position, moves = compiled.initial, None, 0
     while True:
-        outcome = asyncio.run(drive(plan, state, engine, position))
+        outcome = asyncio.run(drive(plan, compiled.step, state, engine, position))
         if isinstance(outcome, Finished):
             return outcome, moves
         assert isinstance(outcome, Moved)
@@ -152,8 +155,8 @@ def scripted(*decided):
 def drive_scripted(engine, *decided):
     step, sent = scripted(*decided)
     state = compile(limits()).initial
-    plan = RunSpec("r", step, state, 1, (engine.put(Message("user", "x")),), "main")
-    return asyncio.run(drive(plan, state, engine)), sent
+    plan = RunSpec("r", limits().model_dump_json(), 1, (engine.put(Message("user", "x")),), "main")
+    return asyncio.run(drive(plan, step, state, engine)), sent
 
 
 END = d.End(9, d.decode_decision(b'{"decision":"end","n":1,"outcome":{"status":"failed"}}').outcome)
