@@ -84,8 +84,10 @@ class Core:
         """The limit in numbers, for an outcome."""
         used, maximum = self._standings[plan.index](values, book, at)
         (resource, scope), run = self._named[plan.index], book.run
-        names = {"thread": run.thread, "subtree": run.node, "node": run.node}
-        return LimitHit(resource, scope, names.get(scope) or run.id, used, maximum)
+        owner = None
+        if scope != "run" and run.extra is not None:
+            owner = run.extra.thread if scope == "thread" else run.extra.node
+        return LimitHit(resource, scope, owner or run.id, used, maximum)
 
     def used(self, values: Values, spent: Spent) -> Used:
         """Everything the run has used so far."""
