@@ -91,5 +91,5 @@ async def _serve(turns: int, seconds: float = 0.0, children: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [float(word) for word in sys.argv[1:]]
-    asyncio.run(_serve(int(numbers[0]), *numbers[1:2], *map(int, numbers[2:3])))
+    turns, seconds, children = (*sys.argv[1:], "0", "0")[:3]
+    asyncio.run(_serve(int(turns), float(seconds), int(children)))

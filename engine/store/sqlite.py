@@ -49,7 +49,10 @@ _HELD: Final = "EXISTS (SELECT 1 FROM leases WHERE key = ? AND owner = ?)"
 _PLACES: Final = ", ".join("?" * (len(_FIELDS) + 1))
 _BEGIN_RUN: Final = f"INSERT INTO runs ({_COLUMNS}) SELECT {_PLACES}"
 _APPEND: Final = "INSERT INTO events (run, seq, event, decision, digest) VALUES (?, ?, ?, ?, ?)"
-_APPEND_HELD: Final = f"INSERT INTO events (run, seq, event, decision, digest) SELECT ?, ?, ?, ?, ? WHERE {_HELD}"
+_APPEND_HELD: Final = (
+    "INSERT INTO events (run, seq, event, decision, digest) "
+    "SELECT ?, ?, ?, ?, ? FROM leases WHERE key = ? AND owner = ?"  # a key has one lease at most
+)
 _AWAKE: Final = f"UPDATE runs SET status = '{RUNNING}' WHERE run = ? AND status = '{SUSPENDED}'"
 _REBIND: Final = "UPDATE runs SET policy = ?, fingerprint = ?, host = ?, semantics = ? WHERE run = ?"
 _ENDED: Final = "UPDATE runs SET status = ?, used = ? WHERE run = ?"
