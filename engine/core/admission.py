@@ -166,7 +166,7 @@ def _call(
         CallExtra(call.pauses) if call.extra is not None and call.extra.pauses else None,
     )
     after = State(v, at, n, admitted, (), book)
-    retract = "" if failed is None else retracted(failed)
+    retract = "" if failed is None else retracted(failed, failed.failure)
     if not final:
         asked = Call(n, call.id, admitted.attempt, call.client, deadline, rule.origin, notes, bound)
         hidden = core.breakers.hidden(kept.breakers, at) if kept is not None and kept.breakers else ()

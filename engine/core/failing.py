@@ -15,7 +15,7 @@ from engine.core.ends import Result, end
 from engine.core.events import Resolved
 from engine.core.ladders import FailureStep, Fallback, Retry
 from engine.core.machine.machine import Rule
-from engine.core.state import NO_TIME, CallState, Failure, State, with_extra
+from engine.core.state import NO_TIME, CallExtra, CallState, Failure, State, with_extra
 from engine.core.switching import retracted, wait
 from engine.core.texts import duration
 
@@ -74,7 +74,7 @@ def _retry_later(
     delay = wait(step, used, failure)
     text = f"retrying in {duration(delay)} ({used + 1} of {step.times}): {failure.reason}"
     note = Note("retry", text, used=used + 1, maximum=step.times, because=rule.origin)
-    retract = retracted(with_extra(call, failure=failure))
+    retract = retracted(call, failure)
     return retry(s, at, v, call, rule.origin, (*notes, note), at + delay, retract)
 
 
@@ -159,5 +159,17 @@ def retry(
 ) -> Result:
     """A further attempt of the call, not before a time (ms)."""
     n = s.n + 1
-    after = State(v, at, n, with_extra(call, not_before=not_before), (), s.book)
+    waiting = CallState(
+        call.id,
+        call.attempt,
+        call.client,
+        call.deadline,
+        call.model,
+        call.input_tokens,
+        call.max_output,
+        call.charged,
+        call.previous,
+        CallExtra(call.pauses, not_before=not_before),
+    )
+    after = State(v, at, n, waiting, (), s.book)
     return after, RetryDecision(n, call.id, call.attempt + 1, call.client, not_before, because, notes, retract)

@@ -82,11 +82,15 @@ class Switching:
 
     def next_client(self, step: Fallback, call: CallState, book: Book) -> ClientInfo | None:
         """The next client of the chain that may still be switched to, and that the host has."""
-        known = {client.name: client for client in book.run.clients}
+        extra = book.extra
+        taken = (call.client,) if extra is None else (call.client, *extra.exchange)
+        if extra is not None and step.scope == "run":
+            taken = (*taken, *extra.switched)
         for name in step.clients:
-            used = name in book.switched and step.scope == "run"
-            if name in known and name != call.client and name not in book.exchange and not used:
-                return known[name]
+            if name not in taken:
+                for client in book.run.clients:
+                    if client.name == name:
+                        return client
         return None
 
     def switched(self, book: Book, failed: CallState, to: CallState, at: int) -> Book:
@@ -112,9 +116,9 @@ class Switching:
         return tuple(name for name in step.clients if name not in known)
 
 
-def retracted(call: CallState) -> str:
+def retracted(call: CallState, failure: Failure | None) -> str:
     """What of a failed call was shown and has to be taken back, as its driver names it."""
-    return f"{call.id}.{call.attempt}" if call.failure is not None and call.failure.shown else ""
+    return f"{call.id}.{call.attempt}" if failure is not None and failure.shown else ""
 
 
 def use(book: Book, threshold: Threshold, bit: int) -> tuple[Book, Note]:
