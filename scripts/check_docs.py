@@ -35,7 +35,7 @@ def pages() -> list[Path]:
     """Every page of documentation, the readme first."""
     found = [ROOT / "README.md"]
     for folder in FOLDERS:
-        found += sorted((ROOT / folder).rglob("*.md"))
+        found += sorted(page for page in (ROOT / folder).rglob("*.md") if "node_modules" not in page.parts)
     return found
 
 

@@ -116,6 +116,10 @@ class Analysis:
         """The real path of each source, by its identity."""
         return {id(unit.source): unit.path for unit in self.units()} | {id(self.source): self.path}
 
+    def depends_on(self, path: str) -> bool:
+        """May it read otherwise once the file at a real path has changed?"""
+        return path in self.paths.values() or any(finding.code.startswith("P40") for finding in self.findings)
+
     def lines_of(self, source: Source) -> Lines:
         return self.lines if source is self.source else Lines(source.text, self.encoding)
 

@@ -48,7 +48,7 @@ class PolicyServer(LanguageServer):
         self.root = os.path.realpath(root) if root else None
         self.was_shut_down = False
         self._analyses: dict[str, Analysis] = {}
-        self._told: dict[str, list[types.Diagnostic]] = {}
+        self._told: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
         self._waiting: asyncio.TimerHandle | None = None
 
     # ---- documents
@@ -86,15 +86,18 @@ class PolicyServer(LanguageServer):
 
     # ---- findings
 
-    def changed(self) -> None:
-        """Some text is no longer what it was. Any other document may have asked for it."""
-        self._analyses.clear()
+    def changed(self, uri: str = "") -> None:
+        """The text of a document, or of files on the disk, is no longer what it was. Others may have asked for it."""
+        path = os.path.realpath(to_fs_path(uri) or "") if uri else ""
+        kept = {other: found for other, found in self._analyses.items() if uri and not found.depends_on(path)}
+        kept.pop(uri, None)
+        self._analyses = kept
         if self._waiting is not None:
             self._waiting.cancel()
         self._waiting = asyncio.get_running_loop().call_later(DELAY, self._tell)
 
     def _tell(self) -> None:
-        """Tell the findings of each open document for which they have changed."""
+        """Tell the findings of each open document that has changed, or that has others now."""
         self._waiting = None
         for document in list(self.workspace.text_documents.values()):
             uri = document.uri
@@ -103,8 +106,8 @@ class PolicyServer(LanguageServer):
             except Exception as problem:
                 self.log(f"findings of {uri}", problem)
                 continue
-            if self._told.get(uri) != found:
-                self._told[uri] = found
+            if self._told.get(uri) != (document.version, found):
+                self._told[uri] = (document.version, found)
                 self.text_document_publish_diagnostics(
                     types.PublishDiagnosticsParams(uri, found, version=document.version)
                 )
@@ -113,7 +116,7 @@ class PolicyServer(LanguageServer):
         """Findings of a closed document are nobody's concern."""
         self._told.pop(uri, None)
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
-        self.changed()
+        self.changed(uri)
 
     def log(self, what: str, problem: Exception) -> None:
         """Tell the editor's log about a mistake of ours, in one line."""
@@ -149,12 +152,18 @@ def _guarded(server: PolicyServer, answer: Callable[[P], R]) -> Callable[[P], R 
 def _documents(server: PolicyServer) -> None:
     """What the editor does with files."""
 
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def did_open(params: types.DidOpenTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def did_change(params: types.DidChangeTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
     def changed(params: Any) -> None:
         server.changed()
 
     for name in (
-        types.TEXT_DOCUMENT_DID_OPEN,
-        types.TEXT_DOCUMENT_DID_CHANGE,
         types.TEXT_DOCUMENT_DID_SAVE,
         types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,

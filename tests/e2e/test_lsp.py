@@ -6,7 +6,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lsp_client import Session, session
@@ -177,6 +179,37 @@ def test_a_root_lets_files_be_asked_for_from_above(tmp_path: Path) -> None:
     assert "P405" not in session(tmp_path, talk, "--root", str(tmp_path))
 
 
+def test_broken_files_cost_no_answer_and_no_line_in_the_log(tmp_path: Path) -> None:
+    broken = sorted((Path(__file__).parents[1] / "diagnostics" / "cases").glob("*.policy"))[::4]
+
+    async def talk(editor: Session) -> int:
+        asked = 0
+        for path in broken:
+            editor.open(path.name, path.read_text(encoding="utf-8", errors="replace"))
+            for place in (at(0, 3), at(2, 9), at(3, 200), at(9_999, 0)):
+                for answer in _everything(editor, editor.document(path.name), place):
+                    await answer
+                    asked += 1
+            editor.close(path.name)
+        return asked
+
+    assert session(tmp_path, talk) > 500
+
+
+def _everything(editor: Session, document: types.TextDocumentIdentifier, place: types.Position) -> Iterator[Any]:
+    client, here = editor.client, types.Range(place, place)
+    yield client.text_document_hover_async(types.HoverParams(document, place))
+    yield client.text_document_completion_async(types.CompletionParams(document, place))
+    yield client.text_document_definition_async(types.DefinitionParams(document, place))
+    yield client.text_document_references_async(types.ReferenceParams(types.ReferenceContext(True), document, place))
+    yield client.text_document_code_action_async(types.CodeActionParams(document, here, types.CodeActionContext([])))
+    yield client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+    yield client.text_document_folding_range_async(types.FoldingRangeParams(document))
+    yield client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(document))
+    options = types.FormattingOptions(2, True)
+    yield client.text_document_formatting_async(types.DocumentFormattingParams(document, options))
+
+
 def test_messages_that_are_none_end_nothing(tmp_path: Path) -> None:
     """Without a client library: garbage, a request before its time, an unknown one, and a goodbye without leave."""
 
@@ -212,3 +245,41 @@ def test_without_pygls_it_says_how_to_get_it(tmp_path: Path) -> None:
     assert (
         done.stderr == "policy lsp: the language server needs pygls; install it with `pip install 'policy-lang[lsp]'`\n"
     )
+
+
+def test_a_root_that_is_none_is_told() -> None:
+    command = [sys.executable, "-m", "policy_lang.cli", "lsp", "--root", "no such folder"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "policy lsp: `no such folder` is not a directory\n")
+
+
+def test_nothing_but_the_server_needs_pygls() -> None:
+    program = (
+        "import sys, policy_lang.cli, policy_lang.highlighting, policy_lang.linting; print('pygls' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_change_of_a_file_on_the_disk_is_seen_when_the_editor_says_so(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", HEAD + 'extends "base.policy"\n')
+        assert "P201" not in {each.code for each in await editor.findings("main.policy")}
+        (tmp_path / "base.policy").write_text(HEAD + "limits {\n  tokns 5\n}\n")
+        event = types.FileEvent(editor.uri("base.policy"), types.FileChangeType.Changed)
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+        await editor.findings("main.policy", wanted="P201")
+
+    (tmp_path / "base.policy").write_text(BASE)
+    session(tmp_path, talk)
+
+
+def test_a_file_that_appears_in_the_editor_is_found(tmp_path: Path) -> None:
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", HEAD + 'extends "base.policy"\n')
+        await editor.findings("main.policy", wanted="P401")
+        editor.open("base.policy", BASE)
+        while any(each.code == "P401" for each in await editor.findings("main.policy")):
+            await asyncio.sleep(0.02)
+
+    session(tmp_path, talk)
