@@ -30,10 +30,12 @@ Fix: none; the limit that acts before may be the wrong one.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
+import policy_lang
 from policy_lang import tree
 from policy_lang.report import Report
 from policy_lang.resolve.limits import LimitLine
@@ -104,9 +106,15 @@ def _cut(policy: Subject, why: str, report: Report) -> None:
 def _explored(policy: dict[str, Any], seconds: float) -> dict[str, Any]:
     """What the search has found, in a process that can be ended when its time is over."""
     request = json.dumps({"policy": policy, "seconds": seconds})
-    command = [sys.executable, "-m", "engine.verify.unfired"]
+    # The directory it is called from may have an `engine` of its own: -P leaves it out.
+    command = [sys.executable, "-P", "-m", "engine.verify.unfired"]
+    here = os.path.dirname(os.path.dirname(os.path.abspath(policy_lang.__file__)))
+    paths = [here, os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     try:
-        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=seconds + _START)
+        done = subprocess.run(
+            command, input=request, env=environment, capture_output=True, text=True, timeout=seconds + _START
+        )
     except subprocess.TimeoutExpired:
         return {"cut": "stopped because its time was over"}
     if done.returncode:

@@ -439,6 +439,34 @@ def test_no_patterns_make_it_take_long(tmp_path: Path) -> None:
     assert time.process_time() - start < 10, "seconds; it takes half of one"
 
 
+DEAD = CLEAN.replace("}", "  tool_iterations  30\n}")
+"""A limit of rounds that the calls always reach first."""
+
+
+def test_a_dead_limit_is_found_where_all_states_are_visited(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(DEAD.replace("30", "19  then finalize"))
+    assert codes(tmp_path) == []
+    done = policy("lint", "--explore-seconds", "30", "--format", "concise", "a.policy", cwd=tmp_path)
+    assert "a.policy:4:20: warning[P331]: the limit of `tool_iterations` decides nothing" in done.stdout
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "__init__.py").write_text("raise SystemExit('somebody else')")
+    again = subprocess.run(
+        [str(Path(sys.executable).parent / "policy"), "lint", "--explore-seconds", "30", "a.policy"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "warning[P331]" in again.stdout, "a folder of that name is not ours"
+
+
+def test_a_search_that_is_cut_claims_nothing_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text((ROOT / "benchmarks" / "sample.policy").read_text())
+    (finding,) = Linter(seconds=0.1)(str(tmp_path / "a.policy"))
+    assert (finding.code, finding.severity) == ("P331", "note")
+    assert finding.message.startswith("not every state of this policy was visited")
+
+
 HEAVY = (
     "lark",
     "pydantic",
