@@ -18,7 +18,10 @@ SUSPENDED = "suspended"
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """The run of an agent that another run has delegated to: its ``parent``, how it ended, and which rule decided."""
+    """The run of an agent that another run has delegated to: its ``parent``, how it ended, and which rule decided.
+
+    ``status`` may be ``suspended``, in the result of a tree that waits for people.
+    """
 
     run_id: str
     agent: str
@@ -64,8 +67,8 @@ class RunResult:
     answered. ``messages`` is the conversation, ready to be continued. ``notes`` are what went wrong on the host's side
     while this process drove the run, in the order in which it was told: a function that failed, a person who could not
     be asked, what was cut because it took too long; each with the rule that is concerned, as far as there is one.
-    ``children`` are the runs of agents below this one, in the order in which they ended. The ``messages`` of a
-    suspended run are what was said so far; calls that wait have no result in it.
+    ``children`` are the runs of agents below this one, in the order in which they ended, then those that are suspended.
+    The ``messages`` of a suspended run are what was said so far; calls that wait have no result in it.
     """
 
     run_id: str
@@ -88,6 +91,11 @@ class RunResult:
     def total(self) -> Used:
         """What the run and all runs below it have used."""
         return total((self.used, *(child.used for child in self.children)))
+
+    @property
+    def suspended(self) -> bool:
+        """Does it wait for people?"""
+        return self.status == SUSPENDED
 
     @property
     def ok(self) -> bool:
@@ -136,6 +144,11 @@ def result_of(
         thread=thread,
         notes=notes,
     )
+
+
+def child_run(run: str, agent: str, parent: str, result: RunResult) -> ChildRun:
+    """A run below another, for the result of the one at the top."""
+    return ChildRun(run, agent, result.status, result.reason, result.used, parent, result.because)
 
 
 def suspended_result(

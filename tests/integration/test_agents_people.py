@@ -148,7 +148,11 @@ def test_a_suspended_child_frees_its_slot_and_waits_for_one_again():
     async def main():
         result = await driver_on(journal, asking(concurrent=1, depth=1), then=reply).run("Q", run_id="r")
         assert result.status == "suspended"
-        assert [child.run_id for child in result.children] == ["r.2"]
+        assert [(child.run_id, child.status) for child in result.children] == [
+            ("r.2", "completed"),
+            ("r.1", "suspended"),
+        ]
+        assert result.total.llm_calls == 3  # that of the run which waits for people, too
         other = driver_on(journal, asking(concurrent=1, depth=1), then=reply)
         other.answer(result.requests[0].id)
         return await other.resume("r")
