@@ -14,8 +14,8 @@ from engine.run.desk import Desk, open_requests
 from engine.run.effects import Finished, RunSpec, Suspended
 from engine.run.followers import Followers
 from engine.run.handle import RunHandle
-from engine.run.local import Recorded
 from engine.run.loop import drive
+from engine.run.past import Recorded
 from engine.run.result import RunResult, result_of, suspended_result
 from engine.run.results import ToolResult
 from engine.run.streaming import RunEnded, Stream

@@ -11,53 +11,30 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from engine.core import events as e
-from engine.core.decisions import AnyDecision, Note, digest
-from engine.core.messages import Message
+from engine.core.decisions import AnyDecision, Note
 from engine.core.state import NO_TIME, State
-from engine.core.transcript import Transcript, messages
-from engine.run import approvals, calls, executions, resolvers
+from engine.run import approvals, calls, executions
 from engine.run.approvals import Later
 from engine.run.contents import Contents
 from engine.run.deadlines import Cut, Deadlines
-from engine.run.effects import Approval, Effect, ModelCall, ProtocolError, ResolverRun, RunSpec, ToolRun, settles
+from engine.run.effects import Approval, Effect, ModelCall, ResolverRun, RunSpec, ToolRun, settles
+from engine.run.flight import Flight, Work
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.listeners import Listener
+from engine.run.past import Past, Recorded
+from engine.run.performer import Performer
 from engine.run.result import RunResult
 from engine.run.timers import Alarm, Clock
 from engine.store.protocol import Journal
 
-Recorded = tuple[e.AnyEvent, str]
-"""An event as it was journaled, and the digest of the decision it got."""
-
 _IN_A_ROW: Final = 8
 """So many effects does one task carry out: a run that never waits must let others have the event loop too."""
-
-
-class Flight:
-    """One effect that is going on. ``begun``: somebody carries it out. ``stopped``: it was asked to end.
-
-    ``task`` is the one that carries it out, or will; ``decided`` when it was to start (ms), ``None`` if not known.
-    """
-
-    __slots__ = ("begun", "deadline", "decided", "effect", "stopped", "task", "work")
-
-    def __init__(
-        self, effect: Effect, work: calls.Attempt | executions.Execution | None, deadline: int, decided: int | None
-    ) -> None:
-        self.effect = effect
-        self.work = work
-        self.deadline = deadline
-        self.decided = decided
-        self.begun = False
-        self.stopped = False
-        self.task: asyncio.Task[None] | None = None
 
 
 class LocalEffects:
@@ -78,22 +55,17 @@ class LocalEffects:
         self.loop = loop
         self._host = host
         self._spec = spec
-        self._contents = contents
         self._append = journal.append
         self._clock = clock
         self._deadlines = deadlines
         self._notes: list[Note] = []
         self._listener = listener
-        self._recorded = deque(recorded)
+        self._past = Past(spec.run, recorded)
+        self._recorded = self._past.ahead
         self._seq = len(self._recorded)
-        self._dead: dict[str, Effect] = {}
-        """Effects of the journal that have no end in it."""
-        self._dead_stopped: set[str] = set()
         self._flights: dict[str, Flight] = {}
         self._lingering: set[asyncio.Task[None]] = set()
         """Tasks nobody waits for, kept from being collected while they run."""
-        self._prepared: dict[str, dict[str, Any]] = {}
-        self._said: list[Message] = []
         self._context = contextvars.copy_context()
         self._free = False
         """Has a task just ended its effect, so that it can carry out one that starts now?"""
@@ -103,6 +75,8 @@ class LocalEffects:
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
         self._interrupted = False
+        self._performer = Performer(host, spec, contents, clock, self._note)
+        self.conversation = self._performer.conversation
         self.put = contents.put
         self.get = contents.get
 
@@ -110,18 +84,17 @@ class LocalEffects:
 
     def start(self, effect: Effect) -> None:
         if self._recorded:
-            self._dead[effect.key] = effect
+            self._past.dead[effect.key] = effect
         else:
             self._launch(effect, self.inbox.last)
 
     async def next(self, until: int) -> e.AnyEvent | None:
         if self._recorded:
-            event = self._recorded[0][0]
-            self._dead.pop(settles(event), None)
+            event = self._past.happened(self._recorded[0][0])
             self.inbox.last = event.at
             return event
         inbox = self.inbox
-        if self._dead and not inbox:  # a run that is resumed only to be cancelled starts nothing again
+        if self._past.dead and not inbox:  # a run that is resumed only to be cancelled starts nothing again
             self._revive()
         if not inbox:
             self._until = until
@@ -134,8 +107,7 @@ class LocalEffects:
 
     def cancel(self, keys: Iterable[str]) -> None:
         for key in keys:
-            if key in self._dead:
-                self._dead_stopped.add(key)
+            self._past.stop(key)
             flight = self._flights.get(key)
             if flight is None or flight.stopped:
                 continue
@@ -155,7 +127,7 @@ class LocalEffects:
                 flight.task.cancel()
 
     def forget(self, key: str) -> None:
-        self._dead.pop(key, None)
+        self._past.dead.pop(key, None)
         flight = self._flights.pop(key, None)
         if flight is not None:
             self._abandon(flight)
@@ -164,7 +136,7 @@ class LocalEffects:
     def publish(self, event: e.AnyEvent, decision: AnyDecision, state: State) -> None:
         listener = self._listener
         if self._recorded:
-            self._compare(event, decision)
+            self._past.decided(event, decision)
             if listener is not None:
                 listener.replayed(event, state)
             return
@@ -190,13 +162,6 @@ class LocalEffects:
             self._interrupted = True
             self.inbox.post(e.Cancelled(self._clock(), cause))
 
-    def conversation(self, transcript: Transcript) -> tuple[Message, ...]:
-        """The messages of a transcript, of which each call makes only the new ones."""
-        said = self._said
-        if added := transcript.entries(len(said)):
-            said += messages(added, self.get, said)
-        return tuple(said)
-
     @property
     def notes(self) -> tuple[Note, ...]:
         """What went wrong on the host's side in this process, in the order in which it was told."""
@@ -216,13 +181,13 @@ class LocalEffects:
     # Effects.
 
     def _launch(self, effect: Effect, decided: int | None) -> None:
-        work: calls.Attempt | executions.Execution | None = None
+        work: Work = None
         deadline = NO_TIME
         waits = False
         if isinstance(effect, ModelCall):
             work, deadline = self._attempt(effect), effect.decision.deadline
         elif isinstance(effect, ToolRun):
-            work, deadline = self._execution(effect), effect.decision.deadline
+            work, deadline = self._performer.execution(effect), effect.decision.deadline
             waits = effect.decision.not_before > 0
             decided = effect.decision.not_before or decided
         elif isinstance(effect, ResolverRun):
@@ -253,7 +218,7 @@ class LocalEffects:
                 effect = flight.effect
                 if isinstance(effect, ToolRun) and effect.decision.not_before:
                     await self._not_before(effect)
-                event = await self._perform(effect, flight.work)
+                event = await self._performer.perform(effect, flight.work)
             except asyncio.CancelledError:
                 self._cancelled(flight)
                 return
@@ -301,19 +266,6 @@ class LocalEffects:
         if self._listener is not None:
             self._listener.started(effect)
 
-    def _perform(
-        self, effect: Effect, work: calls.Attempt | executions.Execution | None
-    ) -> Coroutine[Any, Any, e.AnyEvent]:
-        if isinstance(work, calls.Attempt):
-            return self._call(work)
-        if isinstance(work, executions.Execution):
-            arguments = self._prepared.pop(work.context.id, None)
-            return executions.run_tool(self._host, work, arguments)
-        if isinstance(effect, Approval):
-            return self._approve(effect)
-        assert isinstance(effect, ResolverRun)
-        return self._ask(effect)
-
     def _report_cut(self, flight: Flight, status: str) -> None:
         try:
             event = self._cut(flight, status)
@@ -359,57 +311,11 @@ class LocalEffects:
         show = None
         if listener is not None and listener.streams:
             show = partial(self._show, listener, effect)
-        return calls.Attempt(effect, self._spec.run, self._spec.thread, self._clock, self.put, show)
+        return self._performer.attempt(effect, show)
 
     def _show(self, listener: Listener, effect: ModelCall, piece: str) -> None:
         if effect.key in self._flights:  # an attempt that was given up shows nothing any more
             listener.delta(effect, piece)
-
-    def _call(self, attempt: calls.Attempt) -> Coroutine[Any, Any, e.AnyEvent]:
-        decision = attempt.effect.decision
-        instruction = None
-        if decision.instruction_ref:
-            instruction = self.get(decision.instruction_ref)
-        elif decision.instruction:
-            instruction = Message("user", decision.instruction)
-        said = self.conversation(attempt.effect.transcript)
-        self._prepared.clear()
-        return calls.call_model(self._host, attempt, said, instruction, self._prepared)
-
-    async def _ask(self, effect: ResolverRun) -> e.AnyEvent:
-        decision, spec = effect.decision, self._spec
-        said: Sequence[Message] = self.conversation(effect.transcript)
-        failure = effect.failure
-        content = self.get(failure.ref) if failure and failure.ref else None
-        context = resolvers.ResolverContext(
-            spec.run,
-            spec.thread,
-            decision.resource,
-            decision.used,
-            decision.maximum,
-            said,
-            failure.reason if failure else "",
-            ((content.opaque or {}).get("error") or "") if content else "",
-        )
-        resolver, consults = self._host.resolvers.get(decision.name), decision.name in self._host.consultants
-        event, problem = await resolvers.ask(resolver, decision, context, self._clock, self.put, consults)
-        if problem:
-            self._note(Note("warn", problem))
-        return event
-
-    async def _approve(self, effect: Approval) -> e.AnyEvent:
-        spec = self._spec
-        event, problem = await approvals.ask(
-            self._host, effect, spec.run, spec.thread, self._clock, self.put, self._prepared
-        )
-        if problem:
-            self._note(Note("warn", problem, because=effect.because))
-        if event is None:
-            raise Later
-        return event
-
-    def _execution(self, effect: ToolRun) -> executions.Execution:
-        return executions.Execution(effect, self._spec.run, self._clock, self.put)
 
     def _note(self, note: Note) -> None:
         self._notes.append(note)
@@ -431,21 +337,13 @@ class LocalEffects:
         """Can the approver be asked this? Otherwise nobody can."""
         if self._host.approver is not None and effect.request.kind != "external":
             return True
-        self._bring(self._nobody(effect))
+        self._bring(self._performer.nobody(effect))
         return False
 
     def _put_off(self, effect: Approval) -> None:
         """The approver does not answer now."""
         self._note(Note("warn", "the approver answers later, but there is no journal", because=effect.because))
-        self._bring(self._nobody(effect))
-
-    def _nobody(self, effect: Approval) -> e.AnyEvent:
-        if effect.request.kind == "external":
-            text = f"The result of this call of `{effect.request.tool}` cannot be waited for: there is no journal."
-            assert effect.call is not None
-            ref = self.put(Message("tool", text, tool_call_id=effect.call.id, is_error=True))
-            return e.ToolEnded(self._clock(), effect.request.id, 0, "failed", ref=ref)
-        return approvals.answer_event(effect.request, "nobody", self._clock())
+        self._bring(self._performer.nobody(effect))
 
     def _at_rest(self) -> None:
         """The run is about to wait."""
@@ -472,22 +370,12 @@ class LocalEffects:
 
     # Resuming.
 
-    def _compare(self, event: e.AnyEvent, decision: AnyDecision) -> None:
-        then, digested = self._recorded.popleft()
-        if then != event:
-            raise ProtocolError(f"run {self._spec.run}: its journal says {then!r}, where it now would say {event!r}")
-        if digested and digested != digest(decision):
-            raise ProtocolError(
-                f"run {self._spec.run}: the journaled decision on {then!r} is another one than the one taken now"
-            )
-
     def _revive(self) -> None:
         """Start again what was in flight when the process died; what had been asked to end has ended with it."""
-        dead, self._dead = self._dead, {}
-        for key, effect in dead.items():
-            if key not in self._dead_stopped:
+        for effect, stopped in self._past.take():
+            if not stopped:
                 self._launch(effect, None)
             elif isinstance(effect, ToolRun):
-                self.inbox.post(self._execution(effect).cut())
+                self.inbox.post(self._performer.execution(effect).cut())
             elif isinstance(effect, ModelCall):
                 self.inbox.post(self._attempt(effect).failed("aborted", "cancelled"))

@@ -19,11 +19,11 @@ from engine.run import calls
 from engine.run.agents import DELEGATE
 from engine.run.booking import Account
 from engine.run.deadlines import Cut
-from engine.run.effects import Approval, Effect, ModelCall, ToolRun, settles, tool_key
+from engine.run.effects import Approval, Effect, ModelCall, ToolRun, tool_key
 from engine.run.suspension import SharedEffects
 
 if TYPE_CHECKING:
-    from engine.run.local import Flight
+    from engine.run.flight import Flight
     from engine.run.seat import Seat
     from engine.run.tree import Tree
 
@@ -53,7 +53,7 @@ class TreeEffects(SharedEffects):
         return self._account.show(event, state)
 
     def start(self, effect: Effect) -> None:
-        if self._dead and not self._recorded:
+        if self._past.dead and not self._recorded:
             self._revive()  # children are spawned in the order in which they were asked for
         super().start(effect)
 
@@ -61,11 +61,11 @@ class TreeEffects(SharedEffects):
         recorded = self._recorded
         if recorded and isinstance(recorded[0][0], e.PoolsSeen) and len(recorded) > 1:
             seen = recorded[1][0]  # what it was seen for; ``show`` gives that out first
-            self._dead.pop(settles(seen), None)
+            self._past.happened(seen)
             self.inbox.last = seen.at
             return seen
         if not recorded:
-            if self._dead:
+            if self._past.dead:
                 self._revive()
             self._tree.resting(self._seat, self._delegates_only())
             if self._stopping:

@@ -152,7 +152,7 @@ class SharedEffects(LocalEffects):
                 self._abandon(flight)
             if effect is None:
                 continue
-            event, problem = desk.take(record, effect, self._clock(), self.put, self._prepared)
+            event, problem = desk.take(record, effect, self._clock(), self.put, self._performer.prepared)
             if problem:
                 self._note(Note("warn", problem, because=effect.because))
             answers.append(event)
