@@ -28,10 +28,10 @@ from engine.run.desk import Desk, open_requests
 from engine.run.effects import Finished, Moved, RunSpec, Suspended
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
-from engine.run.local import Recorded
 from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
 from engine.run.narrator import SHARED
+from engine.run.past import Recorded
 from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, child_run, result_of, suspended_result
 from engine.run.seat import Seat
