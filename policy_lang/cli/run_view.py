@@ -176,7 +176,12 @@ class LiveView(PlainView):
         from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(file=self.out, highlight=False)
+        class Quiet(Console):
+            def on_broken_pipe(self) -> None:
+                """Its own way is to leave the program, and with it the run."""
+                raise BrokenPipeError
+
+        self._console = Quiet(file=self.out, highlight=False)
         self._said = s.ShownText()
         self._retry: s.RetryPlanned | None = None
         # It draws by itself, eight times a second: a wait counts down.

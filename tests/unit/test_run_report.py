@@ -3,8 +3,8 @@
 import pytest
 
 from engine.core.state import LimitHit, Used
-from engine.run.result import RunResult
-from policy_lang.cli.run_report import headline
+from engine.run.result import ChildRun, RunResult
+from policy_lang.cli.run_report import headline, summary
 
 
 def ended(status, reason, *, limit=None, partial=False):
@@ -28,3 +28,26 @@ def test_a_text_that_is_no_answer_is_told_to_be_partial():
     assert headline(ended("failed", "llm_failure", partial=True)) == "failed: llm_failure; the text is partial"
     assert headline(ended("failed", "llm_failure")) == "failed: llm_failure"
     assert headline(ended("completed", "answer")) == "completed"
+
+
+def test_agents_are_summed_up_with_how_their_runs_ended_and_who_decided():
+    used = Used(llm_calls=2, llm_attempts=2, input_tokens=900, output_tokens=100)
+    children = (
+        ChildRun("r.1", "review", "completed", "answer", used, "r", "default: answer"),
+        ChildRun("r.2.1", "explore", "incomplete", "tokens", used, "r.2", "p.policy:9"),
+        ChildRun("r.2", "explore", "completed", "answer", used, "r", "default: answer"),
+        ChildRun("r.3", "explore", "incomplete", "tokens", used, "r", "p.policy:9"),
+    )
+    result = RunResult("r", "completed", "text", "answer", "default: answer", used, children=children)
+    assert summary(result, ()) == [
+        "completed",
+        "  decided  default: answer",
+        "  used     llm_calls 2, llm_attempts 2, input_tokens 900, output_tokens 100",
+        "  total    llm_calls 10, llm_attempts 10, input_tokens 4,500, output_tokens 500",
+        "  agents   explore  3 runs, 6 calls, 3,000 tokens",
+        "                    2 incomplete: tokens  [p.policy:9]",
+        "                    1 completed  [default: answer]",
+        "           review   1 run, 2 calls, 1,000 tokens",
+        "                    1 completed  [default: answer]",
+        "  run      r",
+    ]

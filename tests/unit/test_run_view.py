@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from engine.core.decisions import Note
 from engine.run import streaming as s
 from policy_lang.cli.run_view import LiveView, PlainView, retrying, waiting
 
@@ -68,6 +69,46 @@ def test_edited_arguments_are_told():
     assert lines(s.ApprovalAnswered("1.0", "send", "granted", '{"to":"Bob"}')) == [
         'tool 1.0 send allowed as {"to":"Bob"}'
     ]
+
+
+def test_runs_below_are_indented_with_agent_and_place():
+    call = s.CallStarted("1", 1, "small", False, "", "")
+    ended = s.Noted(Note("child", "order.7.1 ended completed", because="default: child"))
+    assert lines(
+        s.RunBegan("order.7"),
+        call,
+        s.Below("order.7.1", "explore", call),
+        s.Below("order.7.1.2@3", "review", call),
+        s.Below("order.7.1", "explore", s.Budget("llm_calls", "llm_calls", "count", 1, 2)),
+        ended,
+    ) == [
+        "run order.7",
+        "call 1 to small",
+        "  explore 1: call 1 to small",
+        "    review 1.2@3: call 1 to small",
+        "child 1 ended completed",
+    ]
+
+
+def test_limits_of_runs_below_are_not_those_of_the_run():
+    view = PlainView(io.StringIO())
+    view.show(s.Budget("tokens", "tokens", "count", 5, 10))
+    view.show(s.Below("r.1", "a", s.Budget("tokens", "tokens", "count", 1, 2)))
+    assert [(budget.used, budget.maximum) for budget in view.budgets] == [(5, 10)]
+
+
+class Gone(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("kind", [PlainView, LiveView])
+def test_nothing_is_told_any_more_where_nobody_reads(kind):
+    view = kind(Gone())
+    for call in ("1", "2"):
+        view.show(s.CallStarted(call, 1, "small", False, "", ""))
+    view.show(s.Budget("tokens", "tokens", "count", 5, 10))
+    assert [budget.used for budget in view.budgets] == [5]
 
 
 class TestShownText:
