@@ -169,13 +169,17 @@ class Ledger(Pooling):
             return True
         if node.state == CLOSED or (node.closing and node.state == IDLE):
             return False
-        if node.parent and not self._slot(node):
-            if node.state != QUEUED:
-                self._queues.setdefault(node.parent, OrderedDict())[id] = None
-                self._set(id, at, QUEUED, WORKING)
-            return False
-        self._set(id, at, RUNNING, WORKING)
-        return True
+        placed = self._placed(node)
+        if placed or node.state != QUEUED:
+            self._set(id, at, RUNNING if placed else QUEUED, WORKING)
+        return placed
+
+    def _placed(self, node: Node) -> bool:
+        """Take a slot of the parent (true), or a place among those that wait for one."""
+        if not node.parent or self._slot(node):
+            return True
+        self._queues.setdefault(node.parent, OrderedDict())[node.id] = None
+        return False
 
     def _slot(self, node: Node) -> bool:
         """Take a slot of the parent, if one is free and nobody has waited longer."""
@@ -224,6 +228,26 @@ class Ledger(Pooling):
         if node.parent:
             parent = self.nodes[node.parent]
             self.nodes[parent.id] = structs.replace(parent, running=parent.running - 1)
+
+    # A ledger that is rebuilt.
+
+    def was(self, id: str, at: int, activity: str) -> None:
+        """A run of the node was busy with this from ``at`` on (empty: it had ended), with a slot or without one."""
+        self._set(id, at, self.nodes[id].state, activity)
+
+    def shown(self, id: str, until: int, at: int) -> None:
+        """The wall of the node is not over before ``until``: so it was shown to somebody at ``at``."""
+        node = self.nodes[id]
+        if node.deadline < NO_TIME and (more := until - node.until(at)) > 0:
+            self.nodes[id] = structs.replace(node, deadline=node.deadline + more, stood=node.stood + more)
+
+    def take_up(self, id: str) -> bool:
+        """A run goes on as it ``was``: suspended, with a slot, or waiting for one (false). No clock changes by that."""
+        node = self.nodes[id]
+        asking = node.activity == ASKING
+        state = SUSPENDED if asking else RUNNING if self._placed(node) else QUEUED
+        self.nodes[id] = structs.replace(self.nodes[id], state=state)
+        return state != QUEUED
 
     # The end of a node.
 

@@ -101,6 +101,10 @@ class Node(Struct, frozen=True, gc=False):
         """The time on the node's own clock, which may stand still."""
         return at if self.paused < 0 else min(at, self.paused)
 
+    def still(self, at: int) -> int:
+        """For how long (ms) the node's own clock has stood still, up to ``at``."""
+        return self.stood + at - self.time(at)
+
     def until(self, at: int) -> int:
         """The moment at which its wall is over if its clock goes on from ``at`` (ms)."""
         return self.deadline if self.paused < 0 or self.deadline >= NO_TIME else self.deadline + at - self.time(at)

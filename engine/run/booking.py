@@ -22,7 +22,7 @@ from engine.run.effects import model_key, settles
 _KEY, _ASKED = "call", "asked"
 """Keys of what a run holds: for its attempt at a model, and for the tool calls that people are asked about."""
 
-_ASKING = frozenset(
+ADMITTING = frozenset(
     (
         e.RunStarted,
         e.CallRequested,
@@ -58,7 +58,7 @@ class Account:
 
     def show(self, event: e.AnyEvent, state: State) -> e.PoolsSeen | None:
         """What the ledger shows the run before this event; ``None`` if it needs nothing or knows it already."""
-        if event.__class__ not in _ASKING:
+        if event.__class__ not in ADMITTING:
             return None
         if isinstance(event, e.ModelReplied | e.ModelFailed) and settles(event) == self._awaited:
             # What the attempt has used is charged with its event; until then no more than that is held for it.
