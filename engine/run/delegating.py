@@ -54,7 +54,7 @@ class Delegating:
         except asyncio.CancelledError:
             if not context.cancelled or tree.left:
                 raise
-            tree.cancel(child, "parent")
+            tree.stopping.cancel(child, "parent")
             return answer_of(agent, await asyncio.shield(child.ended))
 
     def wished(self, seat: Seat, agent: str, wish: Wish, id: str = "") -> Seat | Refusal | None:
@@ -91,4 +91,4 @@ class Delegating:
 
     def recall(self, seat: Seat, id: str) -> None:
         """A delegation is not wanted any more."""
-        self._tree.cancel(seat.delegations[id], "parent")
+        self._tree.stopping.cancel(seat.delegations[id], "parent")

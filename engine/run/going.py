@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from engine.core.messages import Message
 from engine.core.state import Used
 from engine.run.agents import Role
 from engine.run.claims import Claim
 from engine.run.contents import Contents
 from engine.run.desk import Desk, open_requests
-from engine.run.effects import Finished, RunSpec, Suspended
+from engine.run.effects import Finished, RunSpec
 from engine.run.followers import Followers
 from engine.run.handle import RunHandle
 from engine.run.loop import drive
 from engine.run.past import Recorded
-from engine.run.result import RunResult, result_of, suspended_result
+from engine.run.result import OpenRequest, RunResult
 from engine.run.results import ToolResult
 from engine.run.streaming import RunEnded, Stream
 from engine.run.suspension import SharedEffects
@@ -84,16 +83,9 @@ class Going:
         compiled, used = role.compiled, None
         try:
             finished = await drive(spec, compiled.step, compiled.initial, effects)
-            assert isinstance(finished, Finished | Suspended)
-            said: tuple[Message, ...] = effects.conversation(finished.transcript)
-            if isinstance(finished, Suspended):
-                assert self._journal is not None
-                asked = open_requests(self._journal, spec.run)
-                spent = compiled.used(finished.state)
-                result = suspended_result(spec.run, spec.thread, spent, said, asked, effects.notes)
-            else:
+            if isinstance(finished, Finished):
                 used = finished.outcome.used
-                result = result_of(spec.run, spec.thread, finished.outcome, said, contents.get, effects.notes)
+            result = effects.result(finished, compiled.used, partial(self._asked, spec.run))
             if told is not None:
                 told.emit(RunEnded(result))
             return result
@@ -104,6 +96,10 @@ class Going:
                 claim.leave(used)
             if told is not None:
                 told.finish()
+
+    def _asked(self, run: str) -> tuple[OpenRequest, ...]:
+        assert self._journal is not None
+        return open_requests(self._journal, run)
 
     # A run with others below it.
 
@@ -127,7 +123,7 @@ class Going:
         claim.keep(tree.fail)
         told_of: asyncio.Future[RunResult] = tree.over.get_loop().create_future()
         tree.over.add_done_callback(partial(_grown, told, claim, told_of))
-        return RunHandle(tree.root.id, told_of, tree.interrupt, told)
+        return RunHandle(tree.root.id, told_of, tree.stopping.everything, told)
 
 
 def _grown(

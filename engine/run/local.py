@@ -11,25 +11,36 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Note
-from engine.core.state import NO_TIME, State
+from engine.core.state import NO_TIME, State, Used
 from engine.run import approvals, calls, executions
 from engine.run.approvals import Later
 from engine.run.contents import Contents
 from engine.run.deadlines import Cut, Deadlines
-from engine.run.effects import Approval, Effect, ModelCall, ResolverRun, RunSpec, ToolRun, settles
+from engine.run.effects import (
+    Approval,
+    Effect,
+    Finished,
+    ModelCall,
+    Moved,
+    ResolverRun,
+    RunSpec,
+    Suspended,
+    ToolRun,
+    settles,
+)
 from engine.run.flight import Flight, Work
 from engine.run.host import Host
 from engine.run.inbox import Inbox
 from engine.run.listeners import Listener
 from engine.run.past import Past, Recorded
 from engine.run.performer import Performer
-from engine.run.result import RunResult
+from engine.run.result import OpenRequest, RunResult, result_of, suspended_result
 from engine.run.timers import Alarm, Clock
 from engine.store.protocol import Journal
 
@@ -166,6 +177,19 @@ class LocalEffects:
     def notes(self) -> tuple[Note, ...]:
         """What went wrong on the host's side in this process, in the order in which it was told."""
         return tuple(self._notes)
+
+    def result(
+        self,
+        finished: Finished | Suspended | Moved,
+        used: Callable[[State], Used],
+        asked: Callable[[], tuple[OpenRequest, ...]] = tuple,
+    ) -> RunResult:
+        """What whoever awaits the run gets: its end, or that it waits for people, who are ``asked`` so much."""
+        assert not isinstance(finished, Moved)  # no process of its own goes on in another one
+        spec, said = self._spec, self.conversation(finished.transcript)
+        if isinstance(finished, Suspended):
+            return suspended_result(spec.run, spec.thread, used(finished.state), said, asked(), self.notes)
+        return result_of(spec.run, spec.thread, finished.outcome, said, self.get, self.notes)
 
     def close(self) -> None:
         """The run is over: leave behind what is still going on."""

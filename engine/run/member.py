@@ -69,7 +69,7 @@ class TreeEffects(SharedEffects):
                 self._revive()
             self._tree.resting(self._seat, self._delegates_only())
             if self._stopping:
-                until = max(until, self._tree.grace(self._seat))
+                until = max(until, self._tree.stopping.grace(self._seat))
         event = await super().next(until)
         while event is not None and not recorded and not self._goes_on(event):
             self._aside.append(event)
@@ -84,10 +84,10 @@ class TreeEffects(SharedEffects):
         self._stopping = self._stopping or isinstance(decision, Stop)
         if not recorded:
             self._account.book(event, decision, state)
-            self._tree.stand()
+            self._tree.pools.tell()
             self._tree.delegating.decided(self._seat, event, decision)
             if suspended(state):
-                self._tree.suspended(self._seat, event.at)
+                self._tree.people.suspended(self._seat, event.at)
 
     def cancel(self, keys: Iterable[str]) -> None:
         keys = tuple(keys)
@@ -107,7 +107,7 @@ class TreeEffects(SharedEffects):
     def interrupt(self, cause: str) -> None:
         """Somebody wants the run to end: those below it end first."""
         if not self._interrupted:
-            self._tree.interrupt_below(self._seat, cause)
+            self._tree.stopping.below(self._seat, cause)
         super().interrupt(cause)
 
     def note_missing(self, rules: Iterable[AgentRules]) -> None:
@@ -148,11 +148,11 @@ class TreeEffects(SharedEffects):
 
     def _goes_on(self, event: e.AnyEvent) -> bool:
         """A run that was suspended needs a slot to go on, but none to be ended."""
-        return isinstance(event, e.Cancelled) or self._tree.resumes(self._seat)
+        return isinstance(event, e.Cancelled) or self._tree.people.resumes(self._seat)
 
     def _leave(self) -> None:
         if self.rests:
-            self._tree.leave()
+            self._tree.people.leave()
 
     def _only_people(self) -> bool:
         """Or runs below it, for which nobody else should have to wait to be asked."""
@@ -173,7 +173,7 @@ class TreeEffects(SharedEffects):
         super()._launch(effect, decided)
         if isinstance(effect, ToolRun) and _delegates(effect):
             # One of an earlier process: the ledger was rebuilt as it stood then, so that all of it came later.
-            stood = self._seat.stood if decided is None else self._tree.stood(self._seat, paused=False)
+            stood = self._seat.stood if decided is None else self._tree.people.stood(self._seat, paused=False)
             self._times[effect.key] = _Time(effect, decided, self._seat.role.compiled.core, self._state, stood)
 
     def _rang(self) -> None:
@@ -183,8 +183,8 @@ class TreeEffects(SharedEffects):
                 del self._times[key]
             elif flight.deadline < NO_TIME:
                 child = self._seat.delegations.get(time.id)
-                below = 0 if child is None else self._tree.stood(child, paused=True)
-                flight.deadline = time.over(below, self._tree.stood(self._seat, paused=True))
+                below = 0 if child is None else self._tree.people.stood(child, paused=True)
+                flight.deadline = time.over(below, self._tree.people.stood(self._seat, paused=True))
                 if time.timeout and flight.deadline == time.own + below:
                     flight.decided = flight.deadline - time.timeout
         super()._rang()

@@ -13,6 +13,7 @@ from engine.core import draws
 from engine.core import events as e
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Note
+from engine.core.ledger import Ledger
 from engine.core.messages import Message
 from engine.core.state import State
 from engine.core.vocabulary import RESOURCES
@@ -177,3 +178,25 @@ def _asked(effect: Approval) -> ApprovalAsked:
     request, call = effect.request, effect.call
     name, arguments = (call.name, call.arguments) if call else ("", "")
     return ApprovalAsked(request.id, name, arguments, request.until, effect.because, request)
+
+
+class SharedPools:
+    """Tells whoever follows a tree where the limits stand that all of it shares, whenever that has changed."""
+
+    def __init__(self, ledger: Ledger, root: str, told: Callable[[Budget], None] | None) -> None:
+        self._ledger = ledger
+        self._root = root
+        self._follower = told
+        self._last: dict[str, tuple[int, int]] = {}
+        """Where they stood when it was told, by the names of the limits."""
+
+    def tell(self) -> None:
+        """Something may have changed."""
+        follower = self._follower
+        if follower is None or self._root not in self._ledger.nodes:
+            return
+        for pool in self._ledger.nodes[self._root].pools:
+            limit, resource = pool.ceiling.limit, pool.ceiling.resource
+            if pool.shared and pool.ceiling.scope in SHARED and self._last.get(limit) != (pool.used, pool.maximum):
+                self._last[limit] = pool.used, pool.maximum
+                follower(Budget(limit, resource, RESOURCES[resource].unit, pool.used, pool.maximum))

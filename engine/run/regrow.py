@@ -21,8 +21,8 @@ from engine.run.booking import Account
 from engine.run.effects import RunSpec, model_key, settles
 from engine.run.records import HostRecord, recorded_spec
 from engine.run.result import result_of
-from engine.run.seat import Seat
-from engine.run.tree import WAKE, Tree
+from engine.run.seat import WAKE, Seat
+from engine.run.tree import Tree
 from engine.store import Recorded, RunRecord
 from engine.store.protocol import Journal
 

@@ -176,7 +176,7 @@ class Runtime:
         """End the run of a node, and all runs below it first. Nothing happens if it has none."""
         tree, seat = self._tree(node), self._seat(node)
         if not seat.ended.done():
-            tree.cancel(seat, cause)
+            tree.stopping.cancel(seat, cause)
 
     async def close(self, node: Node) -> None:
         """Close a node and everything below it, leaves first: runs are ended, what was carved for it returns.
@@ -206,7 +206,7 @@ class Runtime:
     async def _close(self, tree: Tree, seat: Seat) -> None:
         tree.ledger.closing(seat.id)
         below = tree.below(seat)
-        tree.cancel(seat, "closed")
+        tree.stopping.cancel(seat, "closed")
         if going := tree.going(below):
             await asyncio.wait(going)
         for each in reversed(below):

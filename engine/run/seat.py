@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from engine.run.result import RunResult
 
 
+WAKE = "@"
+"""Between the id of a node and the number of one of its runs, from the second on."""
+
+
 class Wish:
     """A child that is wanted, while the run that is to have it decides: task, budget asked for, and the answer."""
 
@@ -105,3 +109,8 @@ class Seat:
         while above is not None:
             depth, above = depth + 1, above.parent
         return depth
+
+
+def run_id(node: str, number: int) -> str:
+    """The id of a run of a node: its own for the first."""
+    return node if number == 1 else f"{node}{WAKE}{number}"

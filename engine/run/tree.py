@@ -16,10 +16,9 @@ from msgspec import Struct, structs
 
 from engine.core import events as e
 from engine.core.draws import NOTHING, Draw, draw_of
-from engine.core.ledger import QUEUED, RUNNING, SUSPENDED, Ledger
+from engine.core.ledger import Ledger
 from engine.core.messages import Message
-from engine.core.state import NO_TIME, Used, total
-from engine.core.vocabulary import RESOURCES
+from engine.core.state import Used, total
 from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
@@ -30,19 +29,17 @@ from engine.run.inputs import opening
 from engine.run.listeners import Listener
 from engine.run.loop import drive, withdrawn
 from engine.run.member import TreeEffects
-from engine.run.narrator import SHARED
+from engine.run.narrator import SharedPools
 from engine.run.past import Recorded
+from engine.run.people import People
 from engine.run.records import HostRecord, record_of
-from engine.run.result import ChildRun, OpenRequest, RunResult, child_run, result_of, suspended_result
-from engine.run.seat import Seat
+from engine.run.result import ChildRun, OpenRequest, RunResult, child_run
+from engine.run.seat import Seat, run_id
+from engine.run.stopping import Stopping
 from engine.run.streaming import Budget as StreamBudget
 from engine.run.suspension import SharedEffects
 from engine.run.timers import Clock
-from engine.store import JournalError, RunRecord, Store
-
-WAKE = "@"
-"""Between the id of a node and the number of one of its runs, from the second on."""
-
+from engine.store import RunRecord, Store
 
 Follow = Callable[[Role, RunSpec, Callable[[str], Message]], Listener | None]
 """Who follows a run of a tree: its role, what it is, and how contents are read."""
@@ -80,15 +77,16 @@ class Tree:
         self.root = Seat(id, role, None, self._loop.create_future())
         self.seats: dict[str, Seat] = {id: self.root}
         self.by_run: dict[str, Seat] = {}
-        self._live: dict[str, Seat] = {}
+        self.live: dict[str, Seat] = {}
         """Seats whose run goes on, or is about to, by their ids."""
         self._ended: list[ChildRun] = []
         self.over: asyncio.Future[RunResult] = self._loop.create_future()
         self.delegating = Delegating(self)
-        self._broken: BaseException | None = None
+        self.broken: BaseException | None = None
         """After this nothing of the tree can go on in this process."""
-        self._told: dict[str, tuple[int, int]] = {}
-        """Where the pools of the root stood when whoever follows was told, by the names of their limits."""
+        self.stopping = Stopping(self)
+        self.people = People(self, stage.store)
+        self.pools = SharedPools(self.ledger, id, stage.tell)
         self.left = False
         """Has the tree been left to people, who go on with it in another process?"""
 
@@ -157,7 +155,7 @@ class Tree:
             recorded,
         )
         seat.begun, seat.effects = True, effects
-        self._live[seat.id] = self.by_run[spec.run] = seat
+        self.live[seat.id] = self.by_run[spec.run] = seat
         stage.runs[spec.run], stage.going[spec.run] = self, effects
         if cause:
             effects.interrupt(cause)
@@ -180,12 +178,7 @@ class Tree:
                 finished = withdrawn(spec, step, initial, effects, seat.cause)
             else:
                 finished = await drive(spec, step, initial, effects)
-            assert isinstance(finished, Finished | Suspended)
-            said = effects.conversation(finished.transcript)
-            if isinstance(finished, Suspended):
-                used = seat.role.compiled.used(finished.state)
-                return suspended_result(spec.run, spec.thread, used, said, (), effects.notes)
-            return result_of(spec.run, spec.thread, finished.outcome, said, self.contents.get, effects.notes)
+            return effects.result(finished, seat.role.compiled.used)
         finally:
             effects.close()
             if not self.left:
@@ -225,14 +218,18 @@ class Tree:
 
     def turn(self, child: Seat, at: int) -> None:
         """The child runs, or waits for its turn."""
-        self._live[child.id] = child
+        self.live[child.id] = child
         if self.ledger.wake(child.id, at):
-            self._loop.call_soon(self._start, child)
+            self.soon(child)
+
+    def soon(self, child: Seat) -> None:
+        """The child has its turn, behind whatever goes on now."""
+        self._loop.call_soon(self._start, child)
 
     def _start(self, child: Seat) -> None:
         if child.effects is not None:
             child.effects.turn()
-        if self._broken is not None or self.left or child.begun:
+        if self.broken is not None or self.left or child.begun:
             return
         try:
             self.begin(child, child.messages)
@@ -250,7 +247,7 @@ class Tree:
         if error is not None:
             self.fail(error)
             return
-        if self._broken is not None:
+        if self.broken is not None:
             return
         try:
             self._ended_as(seat, future.result())
@@ -259,7 +256,7 @@ class Tree:
 
     def _ended_as(self, seat: Seat, result: RunResult) -> None:
         seat.effects, seat.account = None, None
-        self._live.pop(seat.id, None)
+        self.live.pop(seat.id, None)
         if self.left:
             seat.result = result
         else:
@@ -268,7 +265,7 @@ class Tree:
         if parent is not None and not self.left:
             if parent.effects is not None:
                 self.tell(parent, seat)
-            self._next(parent)
+            self.next(parent)
         self.settle()
 
     def ended(self, seat: Seat, result: RunResult) -> None:
@@ -305,30 +302,19 @@ class Tree:
         event = e.ChildEnded(self.now(), child.id, result.status, result.used, ref)
         parent.effects.inbox.post(event)
 
-    def _next(self, parent: Seat) -> None:
+    def next(self, parent: Seat) -> None:
         """Whoever has waited longest gets the slot that is free."""
         at = self.now()
         while id := self.ledger.next_queued(parent.id):
             if not self.ledger.wake(id, at):
                 return
-            self._loop.call_soon(self._start, self.seats[id])
-
-    def stand(self) -> None:
-        """Whoever follows the tree is told where the limits stand that all of it shares, if that has changed."""
-        tell = self._stage.tell
-        if tell is None or self.root.id not in self.ledger.nodes:
-            return
-        for pool in self.ledger.nodes[self.root.id].pools:
-            limit, resource = pool.ceiling.limit, pool.ceiling.resource
-            if pool.shared and pool.ceiling.scope in SHARED and self._told.get(limit) != (pool.used, pool.maximum):
-                self._told[limit] = pool.used, pool.maximum
-                tell(StreamBudget(limit, resource, RESOURCES[resource].unit, pool.used, pool.maximum))
+            self.soon(self.seats[id])
 
     def settle(self) -> None:
         """The tree is over when the run at the top has ended, and nothing below it goes on."""
-        self.stand()
+        self.pools.tell()
         result = self.root.result
-        if result is not None and not self._live and not self.root.kept and not self.over.done():
+        if result is not None and not self.live and not self.root.kept and not self.over.done():
             asked: tuple[OpenRequest, ...] = ()
             children = self._ended
             if self.left:
@@ -349,10 +335,10 @@ class Tree:
 
     def fail(self, error: BaseException) -> None:
         """Something has happened after which nothing of the tree can go on in this process."""
-        if self._broken is not None:
+        if self.broken is not None:
             return
-        self._broken = error
-        for seat in reversed(tuple(self._live.values())):
+        self.broken = error
+        for seat in reversed(tuple(self.live.values())):
             if seat.effects is not None:
                 seat.effects.inbox.fail(error)
         for seat in self.seats.values():
@@ -364,60 +350,9 @@ class Tree:
         elif not self.over.done():
             self.over.set_exception(error)
 
-    # People.
-
-    def suspended(self, seat: Seat, at: int) -> None:
-        """A run awaits people only: its slot is free."""
-        if self.ledger.nodes[seat.id].state == RUNNING:
-            self.ledger.suspend(seat.id, at)
-            if seat.parent is not None:
-                self._next(seat.parent)
-
-    def resumes(self, seat: Seat) -> bool:
-        """Does a run go on at once? One that was suspended may have to wait for a slot, like any that is woken."""
-        waits = self.ledger.nodes[seat.id].state in (SUSPENDED, QUEUED)
-        return not waits or self.ledger.wake(seat.id, self.now())
-
     def now(self) -> int:
         """The time (ms)."""
         return self._stage.clock()
-
-    def stood(self, seat: Seat, *, paused: bool) -> int:
-        """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
-        node, now = self.ledger.nodes[seat.id], self.now()
-        return seat.stood + node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
-
-    def leave(self) -> None:
-        """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
-        if self._broken is not None or self.left or self.root.kept:
-            return
-        if not all(map(self._rests, self._live.values())):
-            return
-        try:
-            self._write_down()
-        except JournalError as exc:
-            self.fail(exc)
-            return
-        self.left = True
-        for seat in sorted(self._live.values(), key=lambda seat: -seat.depth):
-            if seat.effects is None:
-                del self._live[seat.id]
-            else:
-                seat.effects.leave()
-
-    def _write_down(self) -> None:
-        """All that is asked, how long clocks have stood still, and that nobody needs to go on with any of the runs."""
-        for seat in self._live.values():
-            if seat.effects is not None:
-                seat.effects.tell_clock()
-                seat.effects.write_down()
-            elif seat.written:
-                self._stage.store.ask(run_id(seat.id, seat.runs + 1), ())
-
-    def _rests(self, seat: Seat) -> bool:
-        if seat.effects is not None:
-            return seat.effects.idle
-        return seat.parent is not None and seat.id in self.ledger.queue(seat.parent.id)
 
     # A host that drives the tree by itself.
 
@@ -426,8 +361,8 @@ class Tree:
 
         Raises what has broken the tree, if it is broken: nobody would ever hear of the run.
         """
-        if self._broken is not None:
-            raise self._broken
+        if self.broken is not None:
+            raise self.broken
         if seat.ended.done():
             seat.ended = self._loop.create_future()
         seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
@@ -440,38 +375,7 @@ class Tree:
 
     def going(self, seats: Iterable[Seat]) -> list[asyncio.Future[RunResult]]:
         """The results that are still to come of these seats."""
-        return [seat.ended for seat in seats if seat.id in self._live]
-
-    # Cancellation, leaves first.
-
-    def interrupt(self, cause: str) -> None:
-        """The run at the top is to end, and everything below it."""
-        if self.root.effects is not None:
-            self.root.effects.interrupt(cause)
-
-    def interrupt_below(self, seat: Seat, cause: str) -> None:
-        """Whatever runs below a seat is to end."""
-        for child in reversed(tuple(seat.below.values())):
-            self.cancel(child, cause)
-
-    def cancel(self, child: Seat, cause: str) -> None:
-        """A run is to end, and everything below it first."""
-        if child.effects is None:
-            self.interrupt_below(child, cause)
-        if child.effects is not None:
-            child.effects.interrupt(cause)
-        elif child.id in self._live and not child.cause:
-            # It has not begun: it does so without a slot, so that it has an end like any other.
-            child.cause = cause
-            queued = child.id in self.ledger.queue(child.parent.id) if child.parent else False
-            self.ledger.ended(child.id, self.now())
-            if queued:
-                self._loop.call_soon(self._start, child)
-
-    def grace(self, seat: Seat) -> int:
-        """Until when (ms) a seat that is stopping waits for those below it, which are stopping too."""
-        waits = (child.effects.waits_until for child in seat.below.values() if child.effects is not None)
-        return max((until + 1 for until in waits if until < NO_TIME), default=0)
+        return [seat.ended for seat in seats if seat.id in self.live]
 
     def resting(self, seat: Seat, delegates_only: bool) -> None:
         """A run is about to wait for something: for its children only, or for something of its own."""
@@ -483,8 +387,3 @@ def _fail(future: asyncio.Future[RunResult], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
     future.exception()
-
-
-def run_id(node: str, number: int) -> str:
-    """The id of a run of a node: its own for the first."""
-    return node if number == 1 else f"{node}{WAKE}{number}"

@@ -1,0 +1,71 @@
+"""People whom runs of a tree await: slots that are free meanwhile, clocks that stand still, the tree left to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.ledger import QUEUED, RUNNING, SUSPENDED
+from engine.run.seat import Seat, run_id
+from engine.store import JournalError, Store
+
+if TYPE_CHECKING:
+    from engine.run.tree import Tree
+
+
+class People:
+    """See the module; for one tree."""
+
+    def __init__(self, tree: Tree, store: Store) -> None:
+        self._tree = tree
+        self._store = store
+
+    def suspended(self, seat: Seat, at: int) -> None:
+        """A run awaits people only: its slot is free."""
+        tree = self._tree
+        if tree.ledger.nodes[seat.id].state == RUNNING:
+            tree.ledger.suspend(seat.id, at)
+            if seat.parent is not None:
+                tree.next(seat.parent)
+
+    def resumes(self, seat: Seat) -> bool:
+        """Does a run go on at once? One that was suspended may have to wait for a slot, like any that is woken."""
+        waits = self._tree.ledger.nodes[seat.id].state in (SUSPENDED, QUEUED)
+        return not waits or self._tree.ledger.wake(seat.id, self._tree.now())
+
+    def stood(self, seat: Seat, *, paused: bool) -> int:
+        """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
+        node, now = self._tree.ledger.nodes[seat.id], self._tree.now()
+        return seat.stood + node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
+
+    def leave(self) -> None:
+        """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""
+        tree = self._tree
+        if tree.broken is not None or tree.left or tree.root.kept:
+            return
+        if not all(map(self._rests, tree.live.values())):
+            return
+        try:
+            self._write_down()
+        except JournalError as exc:
+            tree.fail(exc)
+            return
+        tree.left = True
+        for seat in sorted(tree.live.values(), key=lambda seat: -seat.depth):
+            if seat.effects is None:
+                del tree.live[seat.id]
+            else:
+                seat.effects.leave()
+
+    def _write_down(self) -> None:
+        """All that is asked, how long clocks have stood still, and that nobody needs to go on with any of the runs."""
+        for seat in self._tree.live.values():
+            if seat.effects is not None:
+                seat.effects.tell_clock()
+                seat.effects.write_down()
+            elif seat.written:
+                self._store.ask(run_id(seat.id, seat.runs + 1), ())
+
+    def _rests(self, seat: Seat) -> bool:
+        if seat.effects is not None:
+            return seat.effects.idle
+        return seat.parent is not None and seat.id in self._tree.ledger.queue(seat.parent.id)
