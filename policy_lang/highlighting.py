@@ -6,6 +6,7 @@ language server explains, which a test holds against the grammar.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from pygments.lexer import RegexLexer, include, words
@@ -33,9 +34,9 @@ class PolicyLexer(RegexLexer):
     """Pygments' lexer for policies, as ``policy`` and for ``*.policy``."""
 
     name = "Policy"
-    aliases: ClassVar[list[str]] = ["policy"]
-    filenames: ClassVar[list[str]] = ["*.policy"]
-    mimetypes: ClassVar[list[str]] = ["text/x-policy"]
+    aliases: ClassVar[Sequence[str]] = ["policy"]
+    filenames: ClassVar[Sequence[str]] = ["*.policy"]
+    mimetypes: ClassVar[Sequence[str]] = ["text/x-policy"]
 
     tokens: ClassVar[dict[str, list[Any]]] = {
         "root": [

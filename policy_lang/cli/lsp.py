@@ -29,6 +29,11 @@ def run(args: argparse.Namespace) -> int:
     if args.root is not None and not os.path.isdir(args.root):
         print(f"policy lsp: `{args.root}` is not a directory", file=sys.stderr)
         return USAGE
+    if sys.stdin is None:
+        print("policy lsp: the standard input is closed; an editor writes to it", file=sys.stderr)
+        return USAGE
+    if sys.stdin.isatty():
+        print("policy lsp: waiting for an editor; one starts this command by itself (Ctrl-C ends it)", file=sys.stderr)
     # The protocol has the standard output for itself: whatever else is printed goes to the editor's log.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
         sys.stdout = sys.stderr

@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -247,9 +247,35 @@ def _edits(server: PolicyServer) -> None:
     server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))(_guarded(server, renamed))
 
 
+class _Output:
+    """The editor's end of the line. Once that is gone, what is said goes nowhere: the input ends as well."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._gone = False
+
+    def write(self, data: bytes) -> int:
+        self._do(lambda: self._out.write(data))
+        return len(data)
+
+    def flush(self) -> None:
+        self._do(self._out.flush)
+
+    def close(self) -> None:
+        self._do(self._out.close)
+
+    def _do(self, what: Callable[[], object]) -> None:
+        if self._gone:
+            return
+        try:
+            what()
+        except OSError:
+            self._gone = True
+
+
 def serve(version: str, root: str | None, stdin: BinaryIO, stdout: BinaryIO) -> bool:
     """Answer an editor until it says goodbye, or is gone. Did it take its leave as the protocol wants?"""
     logging.getLogger("pygls").setLevel(logging.CRITICAL)  # what it would say is told to the editor, in fewer words
     server = build(version, root)
-    server.start_io(stdin, stdout)
+    server.start_io(stdin, cast(BinaryIO, _Output(stdout)))
     return server.was_shut_down

@@ -213,9 +213,6 @@ def _everything(editor: Session, document: types.TextDocumentIdentifier, place: 
 def test_messages_that_are_none_end_nothing(tmp_path: Path) -> None:
     """Without a client library: garbage, a request before its time, an unknown one, and a goodbye without leave."""
 
-    def message(body: bytes) -> bytes:
-        return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-
     requests = [
         b"{not json",
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "no/such", "params": {}}).encode(),
@@ -225,7 +222,7 @@ def test_messages_that_are_none_end_nothing(tmp_path: Path) -> None:
     ]
     done = subprocess.run(
         [sys.executable, "-m", "policy_lang.cli", "lsp"],
-        input=b"".join(map(message, requests)),
+        input=b"".join(map(_message, requests)),
         capture_output=True,
         timeout=60,
         check=False,
@@ -233,6 +230,33 @@ def test_messages_that_are_none_end_nothing(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == b""
     assert b'"serverInfo":{"name":"policy"' in done.stdout.replace(b": ", b":").replace(b", ", b",")
+
+
+def _message(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def test_an_editor_that_is_gone_leaves_nothing_behind() -> None:
+    """Its end of the output is closed before it asks, and the input a while later."""
+    request = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {"capabilities": {}}}).encode()
+    command = [sys.executable, "-m", "policy_lang.cli", "lsp"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as server:
+        assert server.stdin
+        assert server.stdout
+        assert server.stderr
+        server.stdout.close()
+        server.stdin.write(_message(request) * 3)
+        server.stdin.close()
+        assert server.stderr.read() == b""
+        assert server.wait(timeout=60) in (1, 141)
+
+
+@pytest.mark.parametrize("data", [b"", b'Content-Length: 50\r\n\r\n{"json', b"garbage\r\n\r\nfoo\n"])
+def test_an_input_that_ends_ends_it(data: bytes) -> None:
+    command = [sys.executable, "-m", "policy_lang.cli", "lsp"]
+    done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_without_pygls_it_says_how_to_get_it(tmp_path: Path) -> None:
