@@ -31,6 +31,7 @@ from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
 from engine.run.listeners import Observer
 from engine.run.migration import migrated
+from engine.run.priced import all_priced
 from engine.run.records import HostRecord, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
@@ -197,9 +198,10 @@ class Driver:
         ``by``: who answers.
 
         Raises:
-            RunError: the driver has no journal, or the answer does not fit.
+            RunError: the driver has no journal, or arguments, amount or result cannot be what they are said to be.
             TooLateError: it was answered before, its time is over, or its run has ended.
-            JournalError: there is no such request, or the journal cannot be written.
+            JournalError: there is no such request, it asks for something else or for less, or the journal cannot be
+                written.
         """
         store = self._kept()
         asked = next((record for record in store.requests() if record.id == request_id), None)
@@ -207,6 +209,8 @@ class Driver:
             value = None if asked is None else given(asked, self._tools_of(asked.run), args, result)
         except ValueError as exc:
             raise RunError(f"request {request_id}: {exc}") from None
+        if amount is not None and amount < 1:
+            raise RunError(f"request {request_id}: {amount} is no amount to grant; to grant nothing, refuse")
         verdict: Literal["granted", "refused"] = "granted" if granted else "refused"
         record = store.answer(request_id, Answer(verdict, amount or 0, value, by))
         self._going.look(record.run)
@@ -238,8 +242,10 @@ class Driver:
     # Trees that a host drives by itself.
 
     def plant(self, id: str, thread: str | None, budget: Mapping[str, int] | None) -> Tree:
-        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as ``start`` does."""
+        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as its ``open`` does."""
         _needs_loop("plant")
+        if budget and "cost" in budget:
+            all_priced(self._role.agents, self._host, self.compiled.policy, budget=True)
         claim = self._claims.enter(id, thread)
         try:
             tree = self._tree(id, self._store(), thread, None)

@@ -185,7 +185,7 @@ class Effects(Protocol):
 
     Nothing else waits, so that a turn is one act. An environment that can only store asynchronously keeps what is
     ``put`` and ``publish``ed, and what is to ``start``, until ``next``: there it stores the former, then begins the
-    latter. It fetches in ``next`` what ``get`` is going to be asked for: the contents that an event names.
+    latter. What an event names it fetches in ``next``, before it gives the event out, and keeps.
     """
 
     def start(self, effect: Effect) -> None:
@@ -212,7 +212,7 @@ class Effects(Protocol):
         ...
 
     def get(self, ref: str) -> Message:
-        """The content of a reference: of one that was ``put`` here, or named by the spec or by what ``next`` gave."""
+        """The content of a reference: ``put`` here, or named by the spec, the position or what ``next`` has given."""
         ...
 
     def publish(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:

@@ -18,6 +18,7 @@ from engine.core.state import LimitHit, Refusal, Used, total
 from engine.run.delegation import refusal_words
 from engine.run.driver import Driver
 from engine.run.inputs import opening
+from engine.run.priced import all_priced
 from engine.run.result import RunResult
 from engine.run.seat import Seat, Wish
 from engine.run.tree import Tree
@@ -104,6 +105,7 @@ class Runtime:
 
         Raises:
             RunError: the thread has a run going on.
+            ValueError: there is no such resource, or the cost is limited and a model that may be called has no price.
             LeaseError: another process drives a tree of this id.
         """
         _check(budget)
@@ -116,13 +118,15 @@ class Runtime:
 
         Raises:
             Refused: a limit does not allow another child.
-            ValueError: there is no such agent or node, or no such resource.
+            ValueError: there is no such agent, node or resource, or a model that may be called has no price, as above.
         """
         _check(budget)
         tree, above = self._tree(parent), self._seat(parent)
         if agent not in above.role.agents:
             have = ", ".join(f"`{name}`" for name in above.role.agents)
             raise ValueError(f"there is no agent named `{agent}`; this driver has {have or 'none'}")
+        if budget and "cost" in budget:
+            all_priced(above.role.agents, above.role.host, above.role.compiled.policy, budget=True)
         wish = Wish(asked=budget)
         if above.effects is not None:
             answer = tree.delegating.wished(above, agent, wish)

@@ -25,6 +25,7 @@ from engine.core.policy import (
 )
 from engine.run.agents import Agent
 from engine.run.driver import Driver
+from engine.run.runtime import Runtime
 from engine.run.streaming import Below, CallStarted, RunEnded
 from engine.store import MemoryStore
 
@@ -555,6 +556,20 @@ def test_an_agent_without_a_price_that_may_be_below_one_whose_money_is_limited(d
             Driver(rules, clients, agents=team)
     else:
         Driver(rules, clients, agents=team)
+
+
+def test_a_budget_of_money_needs_prices_too():
+    clients = {"main": Model(), "helper": Model(model="other")}
+
+    async def go():
+        async with Runtime(Driver(Policy(name="t", prices=PRICES), clients, agents=agents("research"))) as runtime:
+            with pytest.raises(ValueError, match="model `other`, which has no price, and a budget limits the cost"):
+                runtime.open(budget={"cost": 100})
+            root = runtime.open(budget={"tokens": 100})
+            with pytest.raises(ValueError, match="model `other`, which has no price, and a budget limits the cost"):
+                runtime.spawn("research", root, budget={"cost": 100})
+
+    asyncio.run(go())
 
 
 def test_rules_for_an_agent_that_nobody_registered_are_noted():
