@@ -125,7 +125,7 @@ def recorded_spec(
         raise other_policy(record, compiled)
     then = host_record(record)
     if change := differing_host(then, compiled.policy, host, ending=ending):
-        raise _otherwise(record.run, f"with another host: {change}")
+        raise _otherwise(record, f"with another host: {change}")
     began: AnyEvent
     first = next((step.event for step in recorded.steps if not isinstance(step.event, PoolsSeen)), None)
     if first is not None:
@@ -166,7 +166,7 @@ def recorded_spec(
 def other_policy(record: RunRecord, compiled: Compiled) -> ValueError:
     """What is said of a run that began under another policy."""
     change = policy_change(record, compiled) or f"its fingerprint is {record.fingerprint[:12]} in the journal"
-    return _otherwise(record.run, f"under another policy: {change}")
+    return _otherwise(record, f"under another policy: {change}")
 
 
 def policy_change(record: RunRecord, compiled: Compiled) -> str:
@@ -182,8 +182,10 @@ def policy_change(record: RunRecord, compiled: Compiled) -> str:
     return ""
 
 
-def _otherwise(run: str, how: str) -> ValueError:
-    return ValueError(f"run {run} began {how} (it goes on as it began, unless it is resumed with `migrate`)")
+def _otherwise(record: RunRecord, how: str) -> ValueError:
+    alone = record.node is None
+    way = "it goes on as it began, unless it is resumed with `migrate`" if alone else "a tree goes on as it began"
+    return ValueError(f"run {record.run} began {how} ({way})")
 
 
 def differing_host(then: HostRecord, policy: Policy, host: Host, *, ending: bool = False) -> str:

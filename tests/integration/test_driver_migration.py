@@ -141,7 +141,7 @@ def test_what_would_have_gone_otherwise_is_refused_and_nothing_changes(policy, t
 def test_a_run_that_has_ended_goes_on_under_nothing():
     store = suspended(limits(llm_calls=2))
     asyncio.run(run(under(limits(llm_calls=2).model_copy(update={"tools": ASKING}), Model(), store).cancel, "r"))
-    with pytest.raises(RunError, match="has ended .cancelled.: nothing is left"):
+    with pytest.raises(RunError, match=r"has ended .cancelled.: nothing is left"):
         resume(limits(llm_calls=5), Model(), store)
 
 
@@ -153,6 +153,9 @@ def test_a_tree_goes_on_as_it_began():
         await Driver(policy, Model(asks("send")), [send], agents=agents, journal=store).start("hello", run_id="r")
         with pytest.raises(RunError, match="a tree cannot go on under something else"):
             await Driver(policy, Model(), [send], agents=agents, journal=store).resume("r", migrate=True)
+        other = Policy(name="t")
+        with pytest.raises(RunError, match=r"began under another policy: .* \(a tree goes on as it began\)"):
+            await Driver(other, Model(), [send], agents=agents, journal=store).resume("r")
 
     asyncio.run(main())
 

@@ -278,6 +278,16 @@ class TestMoreOfALimit:
         with pytest.raises(JournalError, match="asks for at most 2 more"):
             world.answer("r:tool_calls", amount=3)
 
+    @pytest.mark.parametrize("amount", [0, -1])
+    def test_nothing_is_no_amount(self, amount):
+        """Who grants nothing would else grant all that is asked for."""
+        world = World(limited(Ask(up_to=2), tool_calls=1), asks("look"), asks("look"), says("done"))
+        world.start()
+        with pytest.raises(RunError, match=f"{amount} is no amount to grant; to grant nothing, refuse"):
+            world.answer("r:tool_calls", amount=amount)
+        world.answer("r:tool_calls", False)
+        assert world.resume().used.tool_calls == 1
+
     def test_it_is_asked_for_again_under_another_id(self):
         world = World(limited(Ask(up_to=1, times=2), tool_calls=1), asks("look"), asks("look"), asks("look"), says("x"))
         world.start()
