@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         return USAGE
     if sys.stdin.isatty():
         print("policy lsp: waiting for an editor; one starts this command by itself (Ctrl-C ends it)", file=sys.stderr)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread waits for the input: nothing else would end it
     # The protocol has the standard output for itself: whatever else is printed goes to the editor's log.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
         sys.stdout = sys.stderr

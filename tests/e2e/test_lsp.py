@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -250,6 +251,22 @@ def test_an_editor_that_is_gone_leaves_nothing_behind() -> None:
         server.stdin.close()
         assert server.stderr.read() == b""
         assert server.wait(timeout=60) in (1, 141)
+
+
+def test_an_interrupt_ends_it() -> None:
+    command = [sys.executable, "-m", "policy_lang.cli", "lsp"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as server:
+        assert server.stdin
+        assert server.stdout
+        assert server.stderr
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
+        server.stdin.write(_message(json.dumps(request).encode()))
+        server.stdin.flush()
+        assert server.stdout.readline().startswith(b"Content-Length")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=60) == -signal.SIGINT
+        assert server.stderr.read() == b""
 
 
 @pytest.mark.parametrize("data", [b"", b'Content-Length: 50\r\n\r\n{"json', b"garbage\r\n\r\nfoo\n"])
