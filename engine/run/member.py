@@ -24,6 +24,7 @@ from engine.run.suspension import SharedEffects
 
 if TYPE_CHECKING:
     from engine.run.flight import Flight
+    from engine.run.past import Recorded
     from engine.run.seat import Seat
     from engine.run.tree import Tree
 
@@ -59,7 +60,7 @@ class TreeEffects(SharedEffects):
 
     async def next(self, until: int) -> e.AnyEvent | None:
         recorded = self._recorded
-        if recorded and isinstance(recorded[0][0], e.PoolsSeen) and len(recorded) > 1:
+        if len(recorded) > 1 and _seen(recorded[0]) and not _seen(recorded[1]):  # a kill may leave one without
             seen = recorded[1][0]  # what it was seen for; ``show`` gives that out first
             self._past.happened(seen)
             self.inbox.last = seen.at
@@ -172,7 +173,7 @@ class TreeEffects(SharedEffects):
     def _launch(self, effect: Effect, decided: int | None) -> None:
         super()._launch(effect, decided)
         if isinstance(effect, ToolRun) and _delegates(effect):
-            # One of an earlier process: the ledger was rebuilt as it stood then, so that all of it came later.
+            # One of an earlier process: its run knows of what it was told last, not of what others have seen since.
             stood = self._seat.stood if decided is None else self._tree.people.stood(self._seat, paused=False)
             self._times[effect.key] = _Time(effect, decided, self._seat.role.compiled.core, self._state, stood)
 
@@ -221,6 +222,10 @@ class _Time:
     def over(self, below: int, here: int) -> int:
         """The end of it (ms), where the clock of its child has stood still for so long, and that of the run."""
         return min(self.own + below, self._wall + here - self._stood)
+
+
+def _seen(recorded: Recorded) -> bool:
+    return isinstance(recorded[0], e.PoolsSeen)
 
 
 def _delegates(effect: Effect) -> bool:

@@ -34,8 +34,8 @@ class People:
 
     def stood(self, seat: Seat, *, paused: bool) -> int:
         """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""
-        node, now = self._tree.ledger.nodes[seat.id], self._tree.now()
-        return seat.stood + node.stood + (max(0, now - node.paused) if paused and node.paused >= 0 else 0)
+        node = self._tree.ledger.nodes[seat.id]
+        return node.still(self._tree.now()) if paused else node.stood
 
     def leave(self) -> None:
         """Leave a tree in which nothing goes on and only people are awaited; not one that a host watches itself."""

@@ -1,8 +1,8 @@
 """A tree taken up again from its journal: the ledger as it stood, and every run that had not ended.
 
 The ledger is rebuilt from what the runs' own journals say: which children there were and what each was given, what
-every run has used, and what was in flight. Sums do not depend on the order in which they were made, so that it is the
-same ledger whatever ran side by side.
+every run has used, what was in flight, and (``engine.run.clocks``) when clocks stood still. Sums do not depend on the
+order in which they were made, so that it is the same ledger whatever ran side by side.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from engine.core import events as e
 from engine.core.core import PHASE
 from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
-from engine.core.state import STARTED, WAITING, Outcome, State, total
-from engine.core.step import replay, suspended
+from engine.core.state import Outcome, State, total
 from engine.run.booking import Account
+from engine.run.clocks import History, activity_of, wind
 from engine.run.effects import RunSpec, model_key, settles
 from engine.run.records import HostRecord, recorded_spec
 from engine.run.result import result_of
@@ -32,6 +32,7 @@ class _Grown(Struct):
 
     recorded: Recorded
     seat: Seat
+    history: History
     state: State
     outcome: Outcome | None = None
     call: d.Call | None = None
@@ -90,20 +91,12 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
 def _grown(tree: Tree, recorded: Recorded) -> _Grown:
     """What the steps of a run say of it. Its node is in the ledger from here on."""
     seat = _seat(tree, recorded.record)
-    one = _Grown(recorded, seat, replay(seat.role.compiled, (step.event for step in recorded.steps)))
-    if seat.id not in tree.ledger.nodes:
-        # Its clock may have stood still since.
-        run, started = one.state.book.run, recorded.record.started
-        at = started if run.opened is None else run.opened
-        seat.stood = run.stood if run.opened is None else at - started
-        if seat.parent is None:
-            tree.open(at)
-        else:
-            tree.ledger.spawn(seat.parent.id, seat.id, seat.role.name, seat.role.budget, at, given=True)
+    one = _Grown(recorded, seat, History(seat, recorded.record.started), seat.role.compiled.initial)
     asked: dict[str, e.SpawnRequested] = {}
     told, spawned = set(), set()
     for step in recorded.steps:
         event, decision = step.event, step.decision
+        one.state, _ = seat.role.compiled.step(one.state, event)
         if isinstance(event, e.ToolEnded):
             asked.pop(event.id, None)
         elif isinstance(event, e.SpawnRequested) and isinstance(decision, d.Spawn | d.Queue):
@@ -117,8 +110,15 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
             one.call = decision
         if isinstance(decision, d.End):
             one.outcome, one.call = decision.outcome, None
+        one.history.add(event, "" if one.outcome is not None else activity_of(one.state, asked))
     asked.pop("", None)  # the host's own, which no call waits for
     one.asked, one.spawned, one.told = asked, frozenset(spawned), frozenset(told)
+    if seat.id not in tree.ledger.nodes:
+        if seat.parent is None:
+            tree.open(one.history.opened)
+        else:
+            budget, at = seat.role.budget, one.history.opened
+            tree.ledger.spawn(seat.parent.id, seat.id, seat.role.name, budget, at, given=True)
     return one
 
 
@@ -133,33 +133,14 @@ def _book(tree: Tree, grown: list[_Grown], last: dict[str, _Grown]) -> None:
             one.seat.account = account
         elif last[one.seat.id] is not one:
             one.seat.spent = total((one.seat.spent, account.used))
-    _take_slots(tree, [one for one in grown if one.outcome is None and one.recorded.steps])
+    wind(ledger, [one.history for one in grown])
+    for one in sorted(grown, key=lambda one: one.state.at):  # a slot for whoever had one first
+        if one.outcome is None and one.recorded.steps:
+            ledger.take_up(one.seat.id)
     ended = [one for one in last.values() if one.outcome is not None and one.seat.parent is not None]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
         tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
-
-
-def _take_slots(tree: Tree, going: list[_Grown]) -> None:
-    """Which of the runs that had begun waited for people and had no slot, and which for those below them only."""
-    ledger = tree.ledger
-    asking = sorted((one for one in going if suspended(one.state)), key=_since)
-    for one in asking:
-        ledger.wake(one.seat.id, one.recorded.record.started)
-        ledger.suspend(one.seat.id, _since(one))
-    for one in going:
-        if suspended(one.state):
-            continue
-        ledger.wake(one.seat.id, one.recorded.record.started)
-        open = [call.id for call in one.state.round if call.status in (WAITING, STARTED)]
-        below = [_since(other) for other in asking if other.seat.id.startswith(f"{one.seat.id}.")]
-        since = max(one.state.at, *below) if below else one.state.at
-        ledger.waiting(one.seat.id, since, bool(open) and all(id in one.asked for id in open))
-
-
-def _since(one: _Grown) -> int:
-    paused = one.state.book.paused
-    return one.state.at if paused is None else paused
 
 
 def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:

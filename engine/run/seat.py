@@ -89,7 +89,7 @@ class Seat:
         self.spent = Used()
         """What its runs that have ended have used."""
         self.stood = 0
-        """How long (ms) its clock had stood still when this process took it up, as far as the journal knows."""
+        """How long (ms) its clock had stood still when its run, begun in an earlier process, was last told of it."""
         self.written = False
         """Is its next run in the journal already?"""
         self.messages: tuple[Message, ...] = ()
