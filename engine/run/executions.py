@@ -12,6 +12,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+from msgspec import structs
+
 from engine.core.events import ToolEnded
 from engine.core.messages import Message
 from engine.core.vocabulary import REFUSALS
@@ -56,6 +58,7 @@ class Execution:
             attempt=decision.attempt,
             status=result.status,
             result=sha256(result.text.encode("utf-8", "replace")).hexdigest(),
+            usage=result.usage,
             ends=result.ends,
             ref=self.put(content),
             jitter=unit(self.context.run, f"{decision.id}.{decision.attempt}") if result.status in RETRIED else 0,
@@ -91,23 +94,37 @@ async def run_tool(host: Host, execution: Execution, arguments: dict[str, Any] |
         text = REFUSALS["bad_arguments"].format(tool=name, problem=brief(exc))
         return execution.ended(ToolResult(text, "failed"))
     except HookError as exc:
-        return execution.ended(ToolResult(f"The tool `{name}` failed: {brief(exc)}", "failed"))
+        return execution.ended(_hook_failed(name, exc))
 
 
 async def _with_hooks(host: Host, tool: Tool, execution: Execution, arguments: dict[str, Any]) -> ToolResult:
     invocation = ToolInvocation(tool.name, arguments, execution.context)
     changed = await host.hooks.starting(invocation)
     if isinstance(changed, ToolResult):
-        result = changed
+        result = _checked(tool.name, changed)
     else:
         if changed is not None:
             arguments = tool.accept(changed)
             invocation = ToolInvocation(tool.name, arguments, execution.context)
         result = await _result(tool, execution, arguments)
     try:
-        return to_result(await host.hooks.ended(invocation, result))
+        after = _checked(tool.name, await host.hooks.ended(invocation, result))
+    except HookError as exc:
+        after = _hook_failed(tool.name, exc)
+    # What the tool has used is charged whatever a hook makes of its result.
+    return after if after.usage is not None else structs.replace(after, usage=result.usage)
+
+
+def _checked(tool: str, result: ToolResult) -> ToolResult:
+    """A hook's result, if it is one that a tool may have."""
+    try:
+        return to_result(result)
     except ResultError as exc:
-        return failure(tool.name, exc)
+        return failure(tool, exc)
+
+
+def _hook_failed(tool: str, exc: HookError) -> ToolResult:
+    return ToolResult(f"The tool `{tool}` failed: {brief(exc)}", "failed")
 
 
 async def _result(tool: Tool, execution: Execution, arguments: dict[str, Any]) -> ToolResult:

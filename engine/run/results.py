@@ -12,6 +12,9 @@ import msgspec
 from msgspec import Struct, structs
 from pydantic_core import to_json
 
+from engine.core.messages import Usage
+from engine.core.usage import plain
+
 _LONGEST_ERROR = 500
 _STATUSES = ("ok", "failed", "timed_out", "cancelled", "deferred")
 _ENDS = ("", "answer", "stop")
@@ -25,12 +28,15 @@ class ToolResult(Struct, frozen=True):
     """The result of one execution: what the model reads, and how it went.
 
     ``ends`` says that the tool ends the run: with this text as the run's answer, or without one. ``deferred``: the tool
-    has taken the call, and its result is brought later, as that of an external tool is.
+    has taken the call, and its result is brought later, as that of an external tool is. ``usage`` are tokens that the
+    tool has used itself, however the execution went: limits count them like those of model calls; their price is not
+    known.
     """
 
     text: str
     status: Literal["ok", "failed", "timed_out", "cancelled", "deferred"] = "ok"
     ends: Literal["", "answer", "stop"] = ""
+    usage: Usage | None = None
 
 
 class EndRun(Exception):
@@ -88,10 +94,16 @@ def to_result(value: Any) -> ToolResult:
     if isinstance(value, ToolResult):
         if value.status not in _STATUSES or value.ends not in _ENDS:
             raise ResultError(f"a ToolResult with status {value.status!r} and ends {value.ends!r}")
+        if value.usage is not None and not (isinstance(value.usage, Usage) and _counted(value.usage)):
+            raise ResultError("a ToolResult whose usage is not a Usage of whole numbers of tokens, 0 or more each")
         return structs.replace(value, text=to_text(value.text))
     if isinstance(value, EndRun):
         return ToolResult(to_text(value.value), ends=value.ends)
     return ToolResult(to_text(value))
+
+
+def _counted(usage: Usage) -> bool:
+    return all(type(tokens) is int for tokens in structs.astuple(usage)) and plain(usage)
 
 
 def failure(tool: str, exc: BaseException) -> ToolResult:
