@@ -42,6 +42,8 @@ class People:
         tree = self._tree
         if tree.broken is not None or tree.left or tree.root.kept:
             return
+        if tree.root.result is not None:
+            return  # whatever still waits below a run that has ended is about to be ended too
         if not all(map(self._rests, tree.live.values())):
             return
         try:
