@@ -42,13 +42,22 @@ def total(each: Iterable[Used]) -> Used:
 
 
 class LimitHit(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The limit that ended a run."""
+    """The limit that ended a run.
+
+    ``set_aside``: the part of ``used`` that is only held or carved for agents of the tree, and may come back.
+    """
 
     resource: str
     scope: str
     owner: str
     used: int
     maximum: int
+    set_aside: int = 0
+
+    @property
+    def spent(self) -> int:
+        """The part of ``used`` that does not come back."""
+        return self.used - self.set_aside
 
 
 class Refusal(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -295,9 +295,11 @@ def _sum(amounts: Iterable[tuple[int, int]]) -> Draw:
 
 
 def refusal_of(node: Node, pool: Pool) -> Refusal:
-    """A pool as what refuses something: all that is taken counts as used, what its owner keeps is as if not there."""
+    """A pool as what refuses something: all that is taken counts as used, what its owner keeps is as if not there.
+
+    How much of it is only set aside is said too, since that may come back.
+    """
     ceiling = pool.ceiling
     owner = node.thread if ceiling.scope == "thread" and node.thread else node.id
-    return Refusal(
-        LimitHit(ceiling.resource, ceiling.scope, owner, pool.taken, pool.maximum - pool.kept), ceiling.because
-    )
+    maximum, aside = pool.maximum - pool.kept, pool.taken - pool.used
+    return Refusal(LimitHit(ceiling.resource, ceiling.scope, owner, pool.taken, maximum, aside), ceiling.because)

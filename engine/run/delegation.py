@@ -99,9 +99,10 @@ def _limit(limit: LimitHit | None, reason: str) -> str:
 def _numbers(limit: LimitHit) -> str:
     known = RESOURCES.get(limit.resource)
     unit = known.unit if known else "count"
-    used, maximum = quantity(unit, limit.used), quantity(unit, limit.maximum)
+    used, maximum = quantity(unit, limit.spent), quantity(unit, limit.maximum)
     left = quantity(unit, max(0, limit.maximum - limit.used))
-    return f"{used} of {maximum} used, {left} left, limit of {limit.owner} per {limit.scope}"
+    aside = f"{quantity(unit, limit.set_aside)} set aside for agents until they end, " if limit.set_aside else ""
+    return f"{used} of {maximum} used, {aside}{left} left, limit of {limit.owner} per {limit.scope}"
 
 
 def with_delegation(host: Host, agents: Mapping[str, Agent], carry: Carry) -> Host:

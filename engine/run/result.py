@@ -108,7 +108,8 @@ class RunResult:
         if self.reason and self.reason != "answer":
             parts.append(self.reason)
         if self.limit is not None:
-            parts.append(f"{self.limit.used} of {self.limit.maximum} used")
+            aside = f", {self.limit.set_aside} set aside for agents" if self.limit.set_aside else ""
+            parts.append(f"{self.limit.spent} of {self.limit.maximum} used{aside}")
         if self.error:
             parts.append(self.error)
         if self.requests:

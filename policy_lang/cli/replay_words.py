@@ -178,4 +178,5 @@ def _outcome(outcome: Outcome) -> str:
 
 
 def _standing(hit: LimitHit) -> str:
-    return f" ({hit.used} of {hit.maximum} used)"
+    aside = f", {hit.set_aside} set aside for agents" if hit.set_aside else ""
+    return f" ({hit.spent} of {hit.maximum} used{aside})"

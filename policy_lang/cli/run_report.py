@@ -64,7 +64,9 @@ def headline(result: RunResult) -> str:
     if limit is not None:
         scope = f" per {limit.scope}" if limit.scope == "thread" else ""
         unit = RESOURCES[limit.resource].unit
-        standing = f"{amount(unit, limit.used)} of {amount(unit, limit.maximum)} used"
+        standing = f"{amount(unit, limit.spent)} of {amount(unit, limit.maximum)} used"
+        if limit.set_aside:
+            standing += f", {amount(unit, limit.set_aside)} set aside for agents"
         return f"{result.status}: {limit.resource}{scope} ({standing}){said}"
     if result.status == "suspended":
         return "suspended: it waits for people"

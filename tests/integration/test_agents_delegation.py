@@ -277,6 +277,18 @@ def test_carved_amounts_cannot_be_overspent_and_come_back():
     assert (pool.used, pool.held, pool.carved) == (result.total.tokens, 0, 0)
 
 
+def test_a_refusal_says_what_is_used_and_what_is_only_set_aside():
+    rules = policy(limit("tokens", 2_000), blocks={"research": [limit("tokens", 9_000)]}, carve=("tokens",))
+    main, helper = Model(delegates("a", "b"), then=says("done")), Model(then=says("ok"))
+    result = play(rules, main, helper, max_output=500)
+    read = said_to(main)
+    assert read[0] == "ok"
+    assert read[1] == (
+        "The agent `research` was not started: the limit on tokens is reached "
+        f"(15 of 2000 used, 1985 set aside for agents until they end, 0 left, limit of {result.run_id} per subtree)."
+    )
+
+
 def test_a_child_with_less_than_is_written_still_reports():
     """Its reserve counts in what it was given, so that it ends with an answer, not in the middle."""
     rules = policy(

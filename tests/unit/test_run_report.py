@@ -16,6 +16,10 @@ def ended(status, reason, *, limit=None, partial=False):
     [
         (LimitHit("llm_calls", "run", "r", 6, 6), "incomplete: llm_calls (6 of 6 used)"),
         (LimitHit("tokens", "thread", "t", 10_500, 10_000), "incomplete: tokens per thread (10,500 of 10,000 used)"),
+        (
+            LimitHit("tokens", "subtree", "r", 25_000, 25_000, 17_000),
+            "incomplete: tokens (8,000 of 25,000 used, 17,000 set aside for agents)",
+        ),
         (LimitHit("wall", "subtree", "r", 6_012, 6_000), "incomplete: wall (6s of 6s used)"),
         (LimitHit("cost", "subtree", "r", 10_200, 10_000), "incomplete: cost ($0.0102 of $0.01 used)"),
     ],
