@@ -48,6 +48,10 @@ class Desk:
             asked.append(Asked(request, call.arguments if call else "", because))
         self._store.ask(self._run, asked)
 
+    def open(self) -> tuple[OpenRequest, ...]:
+        """What the run, and all below it, asks of people now."""
+        return open_requests(self._store, self._run)
+
     def answered(self) -> dict[str, RequestRecord]:
         """The requests that people have answered and the run has not heard of, by the keys of their effects."""
         found = {}

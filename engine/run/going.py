@@ -9,13 +9,13 @@ from engine.core.state import Used
 from engine.run.agents import Role
 from engine.run.claims import Claim
 from engine.run.contents import Contents
-from engine.run.desk import Desk, open_requests
+from engine.run.desk import Desk
 from engine.run.effects import Finished, RunSpec
 from engine.run.followers import Followers
 from engine.run.handle import RunHandle
 from engine.run.loop import drive
 from engine.run.past import Recorded
-from engine.run.result import OpenRequest, RunResult
+from engine.run.result import RunResult
 from engine.run.results import ToolResult
 from engine.run.streaming import RunEnded, Stream
 from engine.run.suspension import SharedEffects
@@ -85,7 +85,7 @@ class Going:
             finished = await drive(spec, compiled.step, compiled.initial, effects)
             if isinstance(finished, Finished):
                 used = finished.outcome.used
-            result = effects.result(finished, compiled.used, partial(self._asked, spec.run))
+            result = effects.result(finished, compiled.used, lambda: effects.asked)
             if told is not None:
                 told.emit(RunEnded(result))
             return result
@@ -96,10 +96,6 @@ class Going:
                 claim.leave(used)
             if told is not None:
                 told.finish()
-
-    def _asked(self, run: str) -> tuple[OpenRequest, ...]:
-        assert self._journal is not None
-        return open_requests(self._journal, run)
 
     # A run with others below it.
 

@@ -16,6 +16,7 @@ from engine.core.step import suspended
 from engine.run.desk import Desk
 from engine.run.effects import Approval
 from engine.run.local import LocalEffects
+from engine.run.result import OpenRequest
 from engine.store.protocol import JournalError
 
 _LOOK_S: Final = 1.0
@@ -33,6 +34,8 @@ class SharedEffects(LocalEffects):
         self._desk = desk
         self._state = state
         self._resumed = bool(self._recorded)
+        self.asked: tuple[OpenRequest, ...] = ()
+        """What people were asked when the run was left to them."""
         self._parked: dict[str, Approval] = {}
         """What people are asked there, and nobody here."""
         self._written = False
@@ -136,8 +139,18 @@ class SharedEffects(LocalEffects):
         self.look()
 
     def _leave(self) -> None:
-        """Nobody needs to wait for people in this process."""
-        if self.rests:
+        """Nobody needs to wait for people in this process, unless the time of all that they are asked has just run out.
+
+        Then that is the answer, and the timer brings it.
+        """
+        if self._desk is None or not self.rests:
+            return
+        try:
+            self.asked = self._desk.open()
+        except JournalError as exc:
+            self.inbox.fail(exc)
+            return
+        if self.asked:
             self.inbox.leave()
 
     def _take_up(self, desk: Desk) -> None:

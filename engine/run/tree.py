@@ -23,7 +23,7 @@ from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
 from engine.run.delegating import Delegating
-from engine.run.desk import Desk, open_requests
+from engine.run.desk import Desk
 from engine.run.effects import Finished, Moved, RunSpec, Suspended
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
@@ -319,7 +319,7 @@ class Tree:
             children = self._ended
             if self.left:
                 children = [*children, *self._waiting()]
-                asked = open_requests(self._stage.store, self.root.id)
+                asked = self.people.asked
                 result = replace(result, because=asked[0].because if asked else result.because)
             else:
                 self.ledger.close(self.root.id, self.now())
