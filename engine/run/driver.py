@@ -43,7 +43,7 @@ from engine.run.timers import Clock, system_clock
 from engine.run.tools import Tool, toolbox
 from engine.run.tree import Tree
 from engine.store import MemoryStore, RunRecord, Store
-from engine.store.protocol import Answer, RequestRecord
+from engine.store.protocol import Answer, MisfitError, RequestRecord
 
 __all__ = ["Driver", "RunError"]
 
@@ -198,10 +198,10 @@ class Driver:
         ``by``: who answers.
 
         Raises:
-            RunError: the driver has no journal, or arguments, amount or result cannot be what they are said to be.
+            RunError: the driver has no journal, the request asks for something else or for less, or arguments, amount
+                or result cannot be what they are said to be. The request can still be answered.
             TooLateError: it was answered before, its time is over, or its run has ended.
-            JournalError: there is no such request, it asks for something else or for less, or the journal cannot be
-                written.
+            JournalError: there is no such request, or the journal cannot be written.
         """
         store = self._kept()
         asked = next((record for record in store.requests() if record.id == request_id), None)
@@ -212,7 +212,10 @@ class Driver:
         if amount is not None and amount < 1:
             raise RunError(f"request {request_id}: {amount} is no amount to grant; to grant nothing, refuse")
         verdict: Literal["granted", "refused"] = "granted" if granted else "refused"
-        record = store.answer(request_id, Answer(verdict, amount or 0, value, by))
+        try:
+            record = store.answer(request_id, Answer(verdict, amount or 0, value, by))
+        except MisfitError as exc:
+            raise RunError(str(exc)) from None
         self._going.look(record.run)
         return record
 

@@ -32,6 +32,10 @@ class LeaseError(JournalError):
     """Another process drives this run, or this thread."""
 
 
+class MisfitError(JournalError):
+    """An answer that is none to its request: too much, or of another kind. The request can still be answered."""
+
+
 class TooLateError(JournalError):
     """A request was answered before, or nobody waits for its answer any more."""
 

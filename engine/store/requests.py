@@ -13,7 +13,7 @@ from engine.core import events as e
 from engine.core.decisions import Request
 from engine.core.texts import quantity
 from engine.core.vocabulary import RESOURCES
-from engine.store.protocol import Answer, Asked, JournalError, RequestRecord, RunRecord, TooLateError
+from engine.store.protocol import Answer, Asked, JournalError, MisfitError, RequestRecord, RunRecord, TooLateError
 from engine.store.shared import moment
 
 SETTLING: Final = (e.ApprovalGiven, e.ExtensionAnswered, e.ToolEnded)
@@ -65,7 +65,7 @@ def is_open(record: RequestRecord, run: RunRecord, now: int) -> bool:
 
 
 def answered(record: RequestRecord, run: RunRecord, answer: Answer, now: int) -> RequestRecord:
-    """The request with its answer. Raises ``JournalError``, ``TooLateError`` where none is wanted any more."""
+    """The request with its answer. Raises ``MisfitError``, ``TooLateError`` where none is wanted any more."""
     request = record.asked.request
     if record.answer is not None:
         raise TooLateError(f"request {record.id} was answered before: {answer_words(record.answer)}")
@@ -78,9 +78,9 @@ def answered(record: RequestRecord, run: RunRecord, answer: Answer, now: int) ->
             f"the time to answer request {record.id} was over at {moment(request.until)}: that counts as a refusal"
         )
     if answer.verdict not in ("granted", "refused"):
-        raise JournalError(f"{answer.verdict!r} is no answer of a person: grant or refuse")
+        raise MisfitError(f"{answer.verdict!r} is no answer of a person: grant or refuse")
     if problem := _misfit(record, answer):
-        raise JournalError(f"request {record.id} {problem}")
+        raise MisfitError(f"request {record.id} {problem}")
     return structs.replace(record, answer=structs.replace(answer, at=now))
 
 

@@ -275,8 +275,11 @@ class TestMoreOfALimit:
     def test_more_than_is_asked_for_is_not_accepted(self):
         world = World(limited(Ask(up_to=2), tool_calls=1), asks("look"), asks("look"))
         world.start()
-        with pytest.raises(JournalError, match="asks for at most 2 more"):
+        with pytest.raises(
+            RunError, match=r"^request r:tool_calls asks for at most 2 more tool_calls: 3 is above that$"
+        ):
             world.answer("r:tool_calls", amount=3)
+        world.answer("r:tool_calls", amount=2)  # it can still be answered
 
     @pytest.mark.parametrize("amount", [0, -1])
     def test_nothing_is_no_amount(self, amount):
@@ -356,7 +359,7 @@ class TestToolsOfOthers:
     def test_a_grant_needs_the_result(self):
         world = World(Policy(name="t"), asks(SIGN), tools=[external()])
         world.start()
-        with pytest.raises(JournalError, match="waits for the result of `sign`"):
+        with pytest.raises(RunError, match="waits for the result of `sign`"):
             world.answer("r:1.0")
         with pytest.raises(RunError, match="not about the arguments"):
             world.answer("r:1.0", args={})

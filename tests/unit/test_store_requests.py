@@ -14,7 +14,7 @@ from engine.core import events as e
 from engine.core.decisions import Request
 from engine.core.state import NO_TIME, Outcome
 from engine.store import Answer, Asked, JournalError, RunRecord, Store
-from engine.store.protocol import LeaseError, TooLateError
+from engine.store.protocol import LeaseError, MisfitError, TooLateError
 from engine.store.sqlite import SqliteStore
 
 __all__ = ["file", "place"]
@@ -138,7 +138,7 @@ def test_an_unknown_id_is_told_the_nearest(place: Place) -> None:
 def test_an_answer_that_does_not_fit_changes_nothing(place: Place, request_id: str, answer: Answer, said: str) -> None:
     store = suspended(place, REFUND, MORE, FORM)
     before = store.requests()
-    assert said in refused(store, request_id, answer)
+    assert said in refused(store, request_id, answer, MisfitError)
     assert place.view().requests() == before
 
 
