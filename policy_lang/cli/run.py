@@ -135,6 +135,8 @@ def _driver(
     from policy_lang.cli import host_files
 
     record = store.record(args.resume) if store is not None and args.resume is not None else None
+    if record is not None and record.top != record.run:  # before anything that would be wanted for that run
+        raise _Unusable(f"run {record.run} is one of the tree below run {record.top}: resume that one")
     policy = _policy(args, record)
     view.limits = [limit.id for limit in policy.limits]
     settings = run_clients.settings_of(args)

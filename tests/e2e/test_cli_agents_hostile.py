@@ -282,6 +282,12 @@ def test_a_tree_goes_on_with_the_agents_it_began_with(server: Rehearsal) -> None
             f"policy runs resume: run {run}.1 is one of the agent `explore`, which is not here{there}: give the agents "
             "that the tree began with, by --agents FILE.py, or by --settings FILE with a table [agents.explore]\n",
         )
+    done = policy("runs", "resume", f"{run}.1", "--journal", "j.sqlite", "--settings", "other.toml")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        f"policy runs resume: run {run}.1 is one of the tree below run {run}: resume that one\n",
+    )
     Path("explorers.py").write_text("from engine import Agent\n\nexplore = Agent('explore', 'as before')\n")
     Path("clients.toml").write_text(Path("policy.toml").read_text().partition("[agents")[0])
     given = ("--agents", "explorers.py", "--settings", "clients.toml")
