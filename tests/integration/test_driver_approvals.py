@@ -182,7 +182,11 @@ class TestTime:
         assert 3_000 < until - now <= 5_100
 
     def test_the_runs_own_time_ends_it(self):
-        policy = Policy(name="t", tools=(ToolRule(glob="send", ask=True),), limits=(Limit(resource="wall", max=100, counting_approvals=True),))
+        policy = Policy(
+            name="t",
+            tools=(ToolRule(glob="send", ask=True),),
+            limits=(Limit(resource="wall", max=100, counting_approvals=True),),
+        )
 
         async def approver(request):
             await asyncio.sleep(60)
