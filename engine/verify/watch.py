@@ -163,6 +163,8 @@ class Watch(RoundSight):
     def _of_ancestor(self, outcome: Outcome) -> bool:
         """Is it the limit of an ancestor that ends the run, and has the tree shown that this one refuses?"""
         pools, hit = self.ledger.pools, outcome.limit
+        if hit is None:  # a tree should say whose limit it is, and this one has not
+            return outcome.because == "default: ancestor"
         late = pools.wall if self._at >= pools.deadline else None
         shown = (pools.refused, pools.rounds, pools.tools_limit, late)
         return hit is not None and any(
