@@ -229,7 +229,9 @@ class Host:
         )
         self.at = event.at
         decision = self.send(event)
-        return None if isinstance(decision, d.Wait) else decision
+        # The time of a person may be over while other calls of the round run on.
+        goes_on = isinstance(decision, d.Wait) or (isinstance(decision, d.RunTools) and not decision.complete)
+        return None if goes_on else decision
 
     # -- a round --------------------------------------------------------------------------------
 
