@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check docs bench wheel clean
+.PHONY: help demo test test-slow check docs bench wheel clean
 
 help:
 	@echo "make demo    a policy governs a real run over HTTP, against a rehearsed model"
-	@echo "make test    the whole test suite"
+	@echo "make test    the test suite, but for what takes minutes"
+	@echo "make test-slow   the rest of it"
 	@echo "make check   style, types, the import contract, the documentation, the wheel"
 	@echo "make docs    rewrite what the documentation quotes from the code, then check all of it"
 	@echo "make bench   measure speed and memory, and print the table"
@@ -18,7 +19,10 @@ demo: $(VENV)/.run
 	@$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.test
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow $(PYTEST_ARGS)
 
 check: $(VENV)/.check
 	@scripts/check

@@ -22,6 +22,17 @@ settings.register_profile("slow", max_examples=2_000, deadline=None, suppress_he
 settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 
 
+SLOW = ("test_explore_grid.py", "test_journal_kills.py", "test_journal_kills_people.py", "test_pre_commit.py")
+"""What takes minutes: every state of a grid of policies, a death at every write, a real installation of the hooks."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test` leaves out what is slow, `make test-slow` runs it."""
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker("slow")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main() -> Iterator[None]:
     """Whatever is started inherits both: commands under test are interrupted, and write their cache."""

@@ -17,9 +17,7 @@ TOLD = (
 LIMIT = Policy(name="p", limits=(Limit(resource="llm_calls", max=1, then=(Finalize(),)),))
 FAILURE = Policy(name="p", failures=(FailureRule(reasons=("*",), then=(Finalize(),)),))
 OWN = Policy(name="p", failures=(FailureRule(reasons=("*",), then=(Finalize(text="Because {resource}: end."),)),))
-BREAKER = Policy(
-    name="p", breakers=(Breaker(glob="*", trips=(Detector(kind="failures", n=1),), when_open="finalize"),)
-)
+BREAKER = Policy(name="p", breakers=(Breaker(glob="*", trips=(Detector(kind="failures", n=1),), when_open="finalize"),))
 
 FIRST: list[AnyEvent] = [RunStarted(0, "r"), CallRequested(1, "1", "m")]
 FAILED: list[AnyEvent] = [*FIRST, ModelFailed(2, "1", 1, "timeout"), CallRequested(3, "2", "m")]
