@@ -8,7 +8,7 @@ import pytest
 
 from engine.core import decisions as d
 from engine.core import events as e
-from engine.core.ladders import Extend, Finalize
+from engine.core.ladders import Consult, Extend, Finalize
 from engine.core.messages import Usage
 from engine.core.policy import Limit, Policy
 from engine.core.state import LimitHit, Pools, Refusal, State, decode_state, encode_state
@@ -240,3 +240,16 @@ def test_the_end_of_a_child_changes_nothing() -> None:
     decision = run.tell(e.ChildEnded(0, "r.1.1", "completed"))
     assert [note.kind for note in decision.notes] == ["child"]
     assert run.state == before
+
+
+@pytest.mark.parametrize(("step", "kind"), [("stop", d.End), ("finalize", d.Call)])
+def test_a_round_that_others_have_used_up_waits_for_the_consultant(step, kind):
+    run = Run(limit("tool_iterations", 4, Consult(name="who"), Finalize()))
+    run.tell(e.CallRequested(1, "1"))
+    run.see(Pools(others=(("tool_iterations per subtree", 4),)))
+    answered = run.tell(e.ModelReplied(2, "1", calls=(e.Proposed("1.0", "a"),)))
+    assert [type(verdict) for verdict in answered.verdicts] == [d.Reply]
+    assert run.tell(e.CallRequested(2, "2")).name == "who"
+    decided = run.tell(e.Resolved(3, "who", step=step))
+    assert isinstance(decided, kind)
+    assert decided.because == "limit tool_iterations per subtree"

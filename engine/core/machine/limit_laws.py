@@ -103,9 +103,10 @@ def limit_checks(subject: Subject) -> list[Check]:
         words = f"{name} is extended while something is left"
         checks.append(Check("L5", "extended", words, subject.crammed, subject.mine))
     if plan.resource == "tool_iterations":
-        words = f"a round is refused, but the ladder of {name} does not finalize"
-        checks.append(Check("F1", "refused", words, subject.finalizes(), subject.mine))
-        if subject.finalizes() != FALSE:
+        words = f"a round is refused, but the ladder of {name} neither finalizes nor consults"
+        goes_on = any_of(subject.finalizes(), subject.consults())
+        checks.append(Check("F1", "refused", words, goes_on, subject.mine))
+        if goes_on != FALSE:
             checks.append(Check("F1", "refused", f"a round is refused that fits {name}", subject.gone, subject.mine))
     reason = any_of(subject.gone, holds(subject.crowded, 1), holds(subject.awaited, 1)) if subject.in_rounds else None
     words = f"{name} ends the run while something is left"

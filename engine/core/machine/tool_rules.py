@@ -64,11 +64,15 @@ def round(c: Context) -> tuple[Rule, ...]:
 
 
 def _refusals(c: Context, plan: Plan) -> list[Rule]:
-    """The round does not fit, but a final call can still be made: its calls are answered, it is not counted."""
+    """The round does not fit, but its ladder goes on: its calls are answered, it is not counted.
+
+    What follows is the final call, or the question to a consultant, as after a round that fitted in part. Only others
+    of a tree can have used up a round while the ladder stands at ``consult``.
+    """
     using = c.policy.finalization.using
     rules = []
     for position, step in plan.ladder():
-        if isinstance(step, Finalize):
+        if isinstance(step, Finalize | Consult):
             guard, pending = all_of(plan.exhausted(), plan.at(position)), Set("pending", plan.index + 1)
             if using:
                 ask = to(Phase.RESOLVING, pending, Set("asked", c.text_asked), Set("given", 0))
