@@ -36,8 +36,8 @@ class Desk:
         self._run = run
         self._core = core
         self._tools = tools
-        self._taken: set[str] = set()
-        """Requests whose answers have been given out."""
+        self._taken: dict[str, str] = {}
+        """Requests whose answers have been given out, with the keys of their effects."""
 
     def ask(self, state: State, effects: Mapping[str, Approval]) -> None:
         """Write down all that the suspended run waits for; ``effects`` are the questions by their keys."""
@@ -60,6 +60,10 @@ class Desk:
                 found[_KEYS[record.asked.request.kind](record.asked.request.id)] = record
         return found
 
+    def keeps(self, key: str) -> bool:
+        """Is an answer that was given out in the journal, for whoever goes on with the run?"""
+        return key in self._taken.values()
+
     def take(
         self,
         record: RequestRecord,
@@ -74,7 +78,7 @@ class Desk:
         """
         answer, request = record.answer, effect.request
         assert answer is not None
-        self._taken.add(record.id)
+        self._taken[record.id] = effect.key
         when = min(answer.at, at)
         if request.kind == "external":
             return _brought(effect, answer.verdict == "granted", answer.value or "", at, put), ""

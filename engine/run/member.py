@@ -19,7 +19,7 @@ from engine.run import calls
 from engine.run.agents import DELEGATE
 from engine.run.booking import Account
 from engine.run.deadlines import Cut
-from engine.run.effects import Approval, Effect, ModelCall, ToolRun, tool_key
+from engine.run.effects import Approval, Effect, ModelCall, ToolRun, settles, tool_key
 from engine.run.suspension import SharedEffects
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class TreeEffects(SharedEffects):
             self._account.book(event, decision, state)
             self._tree.pools.tell()
             self._tree.delegating.decided(self._seat, event, decision)
-            if suspended(state):
+            if suspended(state) and not isinstance(event, e.PoolsSeen):  # what that was seen for may end the suspension
                 self._tree.people.suspended(self._seat, event.at)
 
     def cancel(self, keys: Iterable[str]) -> None:
@@ -125,6 +125,8 @@ class TreeEffects(SharedEffects):
 
     def tell_clock(self) -> None:
         """The journal knows how long the node's clock has stood still, so that another process does too."""
+        if self._aside:
+            return  # what it is told now waits for a slot as well
         node, run = self._tree.ledger.nodes[self._seat.id], self._state.book.run
         wall = node.budget.wall
         if wall is not None and node.deadline - wall.maximum != (run.started if run.opened is None else run.opened):
@@ -136,9 +138,12 @@ class TreeEffects(SharedEffects):
 
     @property
     def idle(self) -> bool:
-        """Are only people awaited, or only runs below this one?"""
-        below = bool(self._flights) and all(_delegates(flight.effect) for flight in self._flights.values())
-        return self.rests or (below and not self.inbox and not self._aside)
+        """Are only people awaited, or only runs below this one, or only a slot to go on with answers that are kept?"""
+        if self.rests or self.inbox:
+            return self.rests
+        if self._aside:
+            return all(map(self._kept, self._aside))
+        return bool(self._flights) and all(_delegates(flight.effect) for flight in self._flights.values())
 
     @property
     def waits_until(self) -> int:
@@ -150,6 +155,10 @@ class TreeEffects(SharedEffects):
     def _goes_on(self, event: e.AnyEvent) -> bool:
         """A run that was suspended needs a slot to go on, but none to be ended."""
         return isinstance(event, e.Cancelled) or self._tree.people.resumes(self._seat)
+
+    def _kept(self, event: e.AnyEvent) -> bool:
+        """Does another process that goes on with the run hear of this too?"""
+        return isinstance(event, e.Tick) or (self._desk is not None and self._desk.keeps(settles(event)))
 
     def _leave(self) -> None:
         if self.rests:

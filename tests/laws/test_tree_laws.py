@@ -289,6 +289,7 @@ def test_a_tree_that_is_cancelled_ends_whole(seed, order, after):
 
 @settings(max_examples=30, deadline=None)
 @example(seed=186, order=1, killed_at=78)  # clocks stood still of which only runs far below had been told
+@example(seed=2850123303, order=2964019066, killed_at=87)  # an answer waits for the slot of one who waits
 @example(seed=0, order=0, killed_at=None)  # a wall ends the top while somebody below is asked
 @given(SEEDS, SEEDS, st.one_of(st.none(), st.integers(1, 120)))
 def test_budgets_hold_while_people_are_awaited(seed, order, killed_at):
