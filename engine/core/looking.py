@@ -27,6 +27,11 @@ class Need(Struct, frozen=True, gc=False):
     output_tokens: int | None = None
     price: Price | None = None
 
+    @property
+    def wanted(self) -> int:
+        """The output to hold for a call whose pools others draw on as well (tokens)."""
+        return USUAL_OUTPUT if self.output_tokens is None else self.output_tokens
+
     def of(self, resource: int, free: int) -> tuple[bool, int]:
         """Is so much of tokens or money too little, with one token of output? And what output does it leave?"""
         size = self.input_tokens
@@ -89,19 +94,15 @@ def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
                 elif resource != UNKNOWN_TOOLS:
                     refused = refused or (above, pool)
         carves, above_id = above.carves, above.parent
-    if output < _ANY or (node.pools and ledger.has_children(id) and _bounded(node.pools, need)):
-        # Others draw on what bounds the output: those beside the node, or its children.
-        wanted = USUAL_OUTPUT if need.output_tokens is None else need.output_tokens
-        largest = max(1, min(output, wanted))
-    else:
-        largest = None
+    # Others draw on what bounds the output: those beside the node, or its children.
+    contended = output < _ANY or (node.pools and ledger.has_children(id) and _bounded(node.pools, need))
     return Pools(
         others,
         refused and refusal_of(*refused),
         rounds and refusal_of(*rounds),
         max(0, tools_left) if tools else None,
         tools and refusal_of(*tools),
-        largest,
+        max(1, min(output, need.wanted)) if contended else None,
         deadline,
         None if nearest is None else _wall(nearest),
         opened,

@@ -123,15 +123,6 @@ class TreeEffects(SharedEffects):
         aside, self._aside = self._aside, []
         self.inbox.post_all(aside)  # an answer that came after the time to give it is dropped when that is over
 
-    def tell_clock(self) -> None:
-        """The journal knows how long the node's clock has stood still, so that another process does too."""
-        if self._aside:
-            return  # what it is told now waits for a slot as well
-        node, run = self._tree.ledger.nodes[self._seat.id], self._state.book.run
-        wall = node.budget.wall
-        if wall is not None and node.deadline - wall.maximum != (run.started if run.opened is None else run.opened):
-            self.inbox.post(e.Tick(self._clock()))
-
     def leave(self) -> None:
         """The tree does not wait for people in this process."""
         self.inbox.leave()

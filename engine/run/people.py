@@ -67,10 +67,9 @@ class People:
                 seat.effects.leave()
 
     def _write_down(self) -> None:
-        """All that is asked, how long clocks have stood still, and that nobody needs to go on with any of the runs."""
+        """All that is asked, and that nobody needs to go on with any of the runs."""
         for seat in tuple(self._tree.live.values()):
             if seat.effects is not None:
-                seat.effects.tell_clock()
                 seat.effects.write_down()
             elif seat.written:
                 self._store.ask(run_id(seat.id, seat.runs + 1), ())
