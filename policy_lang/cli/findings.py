@@ -16,8 +16,10 @@ from typing import TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.terminal import in_colour
 from policy_lang.diagnostics import SEVERITIES, WARNING, Diagnostic
 from policy_lang.settings import SettingsError
+from policy_lang.walking import policy_files
 
 FORMATS = ("full", "concise", "spoken", "json", "sarif", "github", "junit")
 _LINES = ("concise", "spoken", "github")
@@ -124,12 +126,10 @@ def _without_repeats(results: Iterable[list[Diagnostic]]) -> Iterator[Diagnostic
 def _files(paths: list[str]) -> Iterator[str]:
     """The files named, and those found in the directories named, in an order that does not depend on the disk."""
     for path in paths:
-        if not os.path.isdir(path):
+        if os.path.isdir(path):
+            yield from policy_files(path)
+        else:
             yield path
-            continue
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".policy"))
 
 
 def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> None:
@@ -148,12 +148,7 @@ def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> N
         from policy_lang.renderers import full
 
         columns = get_terminal_size().columns if sys.stdout.isatty() else None
-        print(full.render(findings, _colour(), columns), end="\n\n")
+        print(full.render(findings, in_colour(), columns), end="\n\n")
     print(tally(findings, len(files)))
     if findings and format == "full":
         print(f"`{findings[0].page}` says more about a code")
-
-
-def _colour() -> bool:
-    """Colour for a terminal, unless NO_COLOR (any value but the empty one) or a dumb terminal says no."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -12,11 +12,13 @@ import sys
 from collections.abc import Iterator
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.terminal import in_colour
 from policy_lang.formatting import format_source
 from policy_lang.formatting.files import NotWritten, Stored, load, replace
 from policy_lang.names import listed
 from policy_lang.renderers.snippet import clean
 from policy_lang.source import MAX_BYTES, Unreadable, decode
+from policy_lang.walking import policy_files
 
 BOM = b"\xef\xbb\xbf"
 STDIN = "<stdin>"
@@ -100,11 +102,9 @@ def _found(named: str, problems: list[str]) -> Iterator[str]:
     def told(problem: OSError) -> None:
         problems.append(f"`{problem.filename}` cannot be searched: {(problem.strerror or '').lower()}")
 
-    for folder, folders, names in os.walk(named, onerror=told):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if name.endswith(".policy") and not name.startswith("."):
-                yield os.path.normpath(os.path.join(folder, name))
+    for path in policy_files(named, told):
+        if not os.path.basename(path).startswith("."):
+            yield os.path.normpath(path)
 
 
 def _tally(files: int, changed: int, check: bool) -> str:
@@ -176,8 +176,7 @@ def _print_diff(old: bytes, new: bytes, name: str) -> None:
     """A unified diff. To a terminal in colour and without signs that it would act on, else to the byte."""
     from difflib import unified_diff
 
-    terminal = sys.stdout.isatty()
-    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    terminal, colour = sys.stdout.isatty(), in_colour()
     shown = []
     for line in unified_diff(_lines(old), _lines(new), name, name):
         text, newline, _ = line.partition("\n")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.terminal import in_colour
+from policy_lang.walking import policy_files
 
 if TYPE_CHECKING:
     from policy_lang.testing.formats import Ran
@@ -107,13 +109,10 @@ def _wanted(name: str, pattern: str) -> bool:
 def _files(paths: list[str]) -> Iterator[str]:
     """The files named, and those found in the directories named, in an order that does not depend on the disk."""
     for path in paths:
-        if not os.path.isdir(path):
+        if os.path.isdir(path):
+            yield from map(os.path.normpath, policy_files(path))
+        else:
             yield path
-            continue
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            found = (os.path.join(folder, name) for name in sorted(names) if name.endswith(".policy"))
-            yield from (os.path.normpath(name) for name in found)
 
 
 class _Shown:
@@ -123,7 +122,7 @@ class _Shown:
         from policy_lang.testing.report import coloured, plain
 
         self.quiet, self.verbose = args.json, args.verbose
-        self.paint = coloured if _colour() else plain
+        self.paint = coloured if in_colour() else plain
         self.passed = 0
         self.failed: list[str] = []
 
@@ -133,7 +132,7 @@ class _Shown:
         from policy_lang.testing.formats import Ran
 
         if not self.quiet:
-            print(full.render(suite.errors, colour=_colour()), end="\n\n")
+            print(full.render(suite.errors, colour=in_colour()), end="\n\n")
         return Ran(suite.path, [], suite.sources, suite.errors)
 
     def result(self, ran: Ran) -> None:
@@ -187,8 +186,3 @@ def _written(path: str, ran: list[Ran]) -> bool:
         print(f"policy test: {path} cannot be written: {(problem.strerror or '').lower()}", file=sys.stderr)
         return False
     return True
-
-
-def _colour() -> bool:
-    """Colour for a terminal, unless NO_COLOR (any value but the empty one) or a dumb terminal says no."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

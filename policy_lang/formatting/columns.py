@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from policy_lang.formatting.rows import Row
-from policy_lang.formatting.width import width
+from policy_lang.width import width
 
 WIDTH = 100
 """Cells of a line, comments at its end not counted. Only a ladder can be broken to keep to it."""

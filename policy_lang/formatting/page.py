@@ -11,8 +11,8 @@ from policy_lang import tree
 from policy_lang.formatting.columns import align, common
 from policy_lang.formatting.reading import Reading
 from policy_lang.formatting.rows import Row, Unfit, comments, joined, row
-from policy_lang.formatting.width import width
 from policy_lang.lexer import Token
+from policy_lang.width import width
 
 INDENT = 2
 

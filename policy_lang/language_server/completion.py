@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from lsprotocol import types
@@ -20,6 +21,7 @@ from policy_lang.quantities import Quantity
 from policy_lang.resolve.names import Definition, String
 from policy_lang.tables import tables
 from policy_lang.texts import client_text, quote
+from policy_lang.walking import policy_files
 
 TRIGGERS: Final = (" ", '"', "{", ",", ">")
 """Signs after which an editor asks by itself."""
@@ -184,16 +186,9 @@ def _files(analysis: Analysis) -> list[str]:
     """Policy files below the document's directory, as it would write them."""
     if not analysis.path:
         return []
-    here, found = os.path.dirname(analysis.path), []
-    for folder, folders, names in os.walk(here):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            place = os.path.join(folder, name)
-            if name.endswith(".policy") and os.path.realpath(place) != analysis.path:
-                found.append(os.path.relpath(place, here).replace(os.sep, "/"))
-        if len(found) >= MOST_FILES:
-            break
-    return found[:MOST_FILES]
+    here = os.path.dirname(analysis.path)
+    others = (place for place in policy_files(here) if os.path.realpath(place) != analysis.path)
+    return [os.path.relpath(place, here).replace(os.sep, "/") for place in islice(others, MOST_FILES)]
 
 
 # ---- what a file and its host have

@@ -24,6 +24,7 @@ from policy_lang.parser import RESERVED, parse
 from policy_lang.report import Report
 from policy_lang.resolve.files import Loader, Unit
 from policy_lang.source import Source, Span, Unreadable, decode, read
+from policy_lang.walking import policy_files
 
 MOST_FILES: Final = 1_000
 """Policy files of a project that are looked through."""
@@ -119,7 +120,7 @@ def occurrences(analysis: Analysis, target: Target, project: str) -> Iterator[tu
 def _project(analysis: Analysis, target: Target, project: str) -> dict[str, Unit]:
     """The document and the policy files of a folder, those that contain the name, by their real path."""
     units: dict[str, Unit] = {}
-    paths = list(islice(_policy_files(project), MOST_FILES + 1))
+    paths = list(islice(policy_files(project), MOST_FILES + 1))
     if len(paths) > MOST_FILES:
         raise Refused(f"there are more than {MOST_FILES} policy files in `{project}`")
     for real in {analysis.path, *map(os.path.realpath, paths)}:
@@ -131,12 +132,6 @@ def _project(analysis: Analysis, target: Target, project: str) -> dict[str, Unit
         if target.name in source.text:
             units[real] = Loader(project, Report(), analysis.reader).load(real, source)
     return units
-
-
-def _policy_files(project: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(project):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
-        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".policy"))
 
 
 def _connected(units: dict[str, Unit], target: Target) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from policy_lang.diagnostics import Diagnostic, Label
 from policy_lang.source import Source
+from policy_lang.width import width
 
 TAB = 4
 WIDTH = 140
@@ -49,8 +50,6 @@ class _Line(NamedTuple):
 def _expand(line: str) -> _Line:
     if line.isascii() and line.isprintable():
         return _Line(line, list(range(len(line) + 1)))
-    from unicodedata import combining, east_asian_width
-
     shown: list[str] = []
     cells = [0]
     for char in line:
@@ -62,17 +61,10 @@ def _expand(line: str) -> _Line:
             size = 1
             shown.append("\ufffd")
         else:
-            # marks that enclose (Me) and variation selectors have combining class 0; their width is 0 all the same
-            size = 0 if combining(char) or _is_mark(char) else 2 if east_asian_width(char) in "WF" else 1
+            size = width(char)
             shown.append(char)
         cells.append(at + size)
     return _Line("".join(shown), cells)
-
-
-def _is_mark(char: str) -> bool:
-    from unicodedata import category
-
-    return category(char) in ("Mn", "Me")
 
 
 def snippet(finding: Diagnostic, paint: Paint = plain, columns: int | None = None) -> list[str]:

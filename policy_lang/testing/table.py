@@ -10,11 +10,11 @@ from engine.core.state import LimitHit
 from engine.core.step import Compiled
 from engine.core.texts import duration
 from engine.core.vocabulary import limit_name
-from policy_lang.formatting.width import width
 from policy_lang.renderers.snippet import clean
 from policy_lang.testing.expecting import tools_of
 from policy_lang.testing.play import Record
 from policy_lang.testing.words import amount, decision_words, event_words
+from policy_lang.width import width
 
 SHOWN = 24
 """Rows shown; of a longer run the first one and the last."""

@@ -19,8 +19,8 @@ from policy_lang import checks
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.formatting import Formatted, format_source, formatted
 from policy_lang.formatting.columns import WIDTH
-from policy_lang.formatting.width import width
 from policy_lang.source import Source
+from policy_lang.width import width
 
 SEEDS = st.integers(0, 2**32)
 EVERYTHING = (Path(__file__).parent / "lang_everything.policy").read_text(encoding="utf-8")

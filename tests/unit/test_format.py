@@ -9,9 +9,9 @@ import pytest
 
 from policy_lang import formatting
 from policy_lang.formatting import format_source, formatted
-from policy_lang.formatting.width import width
 from policy_lang.parser import parse
 from policy_lang.source import Source
+from policy_lang.width import width
 
 CASES = Path(__file__).parent / "formatting"
 
