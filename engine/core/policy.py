@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from engine.core.agents import AgentRules, Agents, TreeLimit, TreeResourceName, no_repeats
+from engine.core.claims import Claim
 from engine.core.ladders import (
     Ask,
     Consult,
@@ -58,6 +59,8 @@ class Policy(Part):
     agents: Agents | None = None
     """Limits on the tree below each node; ``None`` is ``Agents()``, the defaults."""
     agent: tuple[AgentRules, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """What is to hold in every run under the policy. They change no decision, so they are not in its fingerprint."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
@@ -65,6 +68,7 @@ class Policy(Part):
         no_repeats("rule for the failure", [reason for rule in self.failures for reason in rule.reasons])
         no_repeats("price", [price.model for price in self.prices])
         no_repeats("agent", [rules.name for rules in self.agent])
+        no_repeats("claim", [claim.name for claim in self.claims])
         limits = [*self.limits, *(limit for rules in self.agent for limit in rules.limits)]
         if any(limit.resource == "cost" and limit.max is not None for limit in limits) and not self.prices:
             raise ValueError("a cost limit needs a price table")
@@ -76,7 +80,7 @@ class Policy(Part):
         The parent's limits of one run, each replaced by the block's of the same resource and scope, and whatever
         else the block limits. What the parent limits per thread, subtree or node is not repeated: those bind through
         the pools of the tree. The block's rules for a failure replace those for the same reason; tool rules and
-        thresholds accumulate; everything else is the parent's.
+        thresholds accumulate; claims are about the parent's own runs; everything else is the parent's.
         """
         rules = next((rules for rules in self.agent if rules.name == name), AgentRules(name=name))
         own = {limit.id for limit in rules.limits}
@@ -88,16 +92,17 @@ class Policy(Part):
             "thresholds": _joined(self.thresholds, rules.thresholds),
             "failures": (*_left_to(self.failures, rules.failures), *rules.failures),
             "tools": _joined(self.tools, rules.tools),
+            "claims": (),
         }
         return Policy(**fields)
 
     def canonical(self) -> dict[str, Any]:
-        """The meaning alone: no name, origins or locks, no defaults, independent statements in one fixed order.
+        """The meaning alone: no name, origins, locks or claims, no defaults, independent statements in a fixed order.
 
         Two policies that decide every run alike by construction have equal canonical forms; what the language learns
         later leaves those of older policies as they are.
         """
-        data: dict[str, Any] = _strip(self.model_dump(mode="json", exclude_defaults=True))
+        data: dict[str, Any] = _strip(self.model_dump(mode="json", exclude_defaults=True, exclude={"claims"}))
         del data["name"]
         for breaker in data.get("breakers", ()):
             breaker["trips"].sort(key=_dumps)
@@ -213,6 +218,7 @@ __all__ = [
     "Agents",
     "Ask",
     "Breaker",
+    "Claim",
     "Consult",
     "Detector",
     "Extend",
