@@ -203,8 +203,13 @@ class Amounts:
 
     def people_until(self, values: tuple[int, ...], run: Run) -> int:
         """Until when (ms) the walls that go on meanwhile let people take their time; all others stand still."""
+        return self.people_wall(values, run)[0]
+
+    def people_wall(self, values: tuple[int, ...], run: Run) -> tuple[int, str]:
+        """The same with the origin of that wall."""
         going = (a for a in self.walls if a.plan.limit.counting_approvals)
-        return min((a.began(run) + a.maximum(values) - a.kept(values) for a in going), default=NO_TIME)
+        ends = ((a.began(run) + a.maximum(values) - a.kept(values), a.plan.origin) for a in going)
+        return min(ends, default=(NO_TIME, ""))
 
     def largest_output(self, values: tuple[int, ...], book: Book, call: CallState, final: bool) -> int | None:
         """The largest output in tokens that every pool leaves, at most what the host asked for; ``None``: no bound."""

@@ -78,8 +78,19 @@ def _withheld(
     notes: tuple[Note, ...] = ()
     if outcome and core.breakers.all:
         held, notes = learn(core, held, (replied,), at, "now")
-    reply = skipped_by(core, i, call, breaker) if why == "breaker" else closing(i, call, why)
+    if why == "breaker":
+        reply = skipped_by(core, i, call, breaker)
+    else:
+        asked = core.tools.facts(call.tool).ask_origin
+        because = _ended_by(core, s, at, call, asked) if why == "expired" else asked
+        reply = structs.replace(closing(i, call, why), because=because)
     return _closed(core, held, at, i, replied, reply, notes)
+
+
+def _ended_by(core: Core, s: State, at: int, call: RoundCall, own: str) -> str:
+    """The rule by which the time of a call with people is over: its ``own``, or a wall that goes on meanwhile."""
+    until, wall = core.amounts.people_wall(s.vars, s.book.run)
+    return wall if call.deadline >= until <= at else own
 
 
 def tick(core: Core, s: State, e: Tick) -> Result:
@@ -113,7 +124,9 @@ def _overdue(core: Core, s: State, at: int, i: int) -> Result:
     notes: tuple[Note, ...] = ()
     if core.breakers.all:
         s, notes = learn(core, s, (replied,), at, "now")
-    return _closed(core, s, at, i, replied, closing(i, call, "timed_out"), notes)
+    reply = closing(i, call, "timed_out")
+    because = _ended_by(core, s, at, call, core.tools.facts(call.tool).timeout_origin)
+    return _closed(core, s, at, i, replied, structs.replace(reply, because=because), notes)
 
 
 def _closed(core: Core, s: State, at: int, i: int, replied: RoundCall, reply: Reply, notes: tuple[Note, ...]) -> Result:
@@ -123,4 +136,4 @@ def _closed(core: Core, s: State, at: int, i: int, replied: RoundCall, reply: Re
         return after, structs.replace(decision, close=(reply,))
     n, complete = after.n + 1, isinstance(decision, Continue)
     after = structs.replace(after, n=n)
-    return after, RunTools(n, round_number(core, after.vars), (reply,), complete, "default: ask", decision.notes)
+    return after, RunTools(n, round_number(core, after.vars), (reply,), complete, reply.because, decision.notes)
