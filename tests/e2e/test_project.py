@@ -57,7 +57,7 @@ def test_an_old_python_is_refused_with_a_way_out(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "docs", "bench", "wheel"])
+@pytest.mark.parametrize("target", ["demo", "test", "check", "docs", "site", "bench", "wheel"])
 def test_every_target_installs_what_it_needs_first(target: str, tmp_path: Path) -> None:
     done = run("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "--dry-run", target, f"VENV={tmp_path}/venv")
     assert done.returncode == 0

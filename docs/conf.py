@@ -1,0 +1,130 @@
+"""How Sphinx makes the site: `make site`. The pages are plain Markdown and know nothing of it.
+
+The root of the sources is the project's, so that links from `docs/` to the examples lead somewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HOME = "docs/README"
+
+NAVIGATION: dict[str, tuple[str, ...]] = {
+    "Guide": (
+        "docs/guide/first-policy",
+        "docs/guide/limits",
+        "docs/guide/failures",
+        "docs/guide/breakers",
+        "docs/guide/trees",
+        "docs/guide/testing",
+        "docs/guide/ci",
+    ),
+    "The language": (
+        "docs/language",
+        "docs/reference",
+        "docs/semantics",
+        "docs/glossary",
+    ),
+    "Tools": (
+        "docs/findings",
+        "docs/rules/README",
+        "docs/format",
+        "docs/testing",
+        "docs/editor",
+        "docs/rehearsal",
+    ),
+    "Running agents": (
+        "docs/driver",
+        "docs/agents",
+        "docs/approvals",
+        "docs/journal",
+        "docs/clients",
+        "docs/telemetry",
+    ),
+    "Examples": (
+        "spec_examples/call_limits/README",
+        "spec_examples/error_control/README",
+        "spec_examples/budgets/README",
+    ),
+    "Background": (
+        "docs/comparison",
+        "docs/differences",
+        "docs/laws",
+        "docs/performance",
+        "docs/architecture",
+        "docs/decisions/README",
+        "docs/style",
+        "tests/README",
+    ),
+}
+"""What stands in the margin, in order. Pages that are named nowhere come at the end of it."""
+
+_FOLDERS = {"docs/rules/README": "docs/rules/P*.md", "docs/decisions/README": "docs/decisions/0*.md"}
+"""Pages whose folder is listed below them."""
+
+project = "policy-lang"
+copyright = ""
+extensions = ["myst_parser"]
+root_doc = HOME
+include_patterns = ["docs/**.md", "spec_examples/**.md", "tests/README.md", "benchmarks/README.md"]
+exclude_patterns = [".*", "build", "**/node_modules"]
+# Headings get the anchors that they have on the usual hosts of repositories.
+myst_heading_anchors = 6
+suppress_warnings = ["myst.header"]
+
+html_theme = "furo"
+html_title = "policy-lang"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_show_sphinx = False
+html_domain_indices = False
+html_use_index = False
+html_static_path = ["site"]
+html_css_files = ["site.css"]
+html_theme_options = {"top_of_page_buttons": []}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", _add_navigation)
+    app.connect("build-finished", _add_front_door)
+
+
+def _add_navigation(app: Any, name: str, source: list[str]) -> None:
+    """The lists of pages, which would be noise where the Markdown is read as it is."""
+    if name == HOME:
+        source[0] += "".join(_list(title, pages) for title, pages in _navigation().items())
+    elif name in _FOLDERS:
+        found = sorted(ROOT.glob(_FOLDERS[name]))
+        source[0] += _list("", tuple(page.relative_to(ROOT).with_suffix("").as_posix() for page in found))
+
+
+def _navigation() -> dict[str, tuple[str, ...]]:
+    there = {title: tuple(page for page in pages if _exists(page)) for title, pages in NAVIGATION.items()}
+    named = {HOME, *(page for pages in there.values() for page in pages)}
+    loose = sorted(page.relative_to(ROOT).with_suffix("").as_posix() for page in (ROOT / "docs").glob("*.md"))
+    rest = tuple(page for page in loose if page not in named)
+    return {**there, "More": rest} if rest else there
+
+
+def _exists(page: str) -> bool:
+    return (ROOT / f"{page}.md").exists()
+
+
+def _list(title: str, pages: tuple[str, ...]) -> str:
+    caption = f":caption: {title}\n" if title else ""
+    lines = "\n".join(f"/{page}" for page in pages)
+    return f"\n\n```{{toctree}}\n:hidden:\n{caption}\n{lines}\n```\n"
+
+
+def _add_front_door(app: Any, problem: Exception | None) -> None:
+    """The home page is `docs/README.html`; whoever opens the folder gets there."""
+    if problem is None:
+        page = f'<!doctype html>\n<meta charset="utf-8">\n<meta http-equiv="refresh" content="0; url={HOME}.html">\n'
+        link = f'<title>policy-lang</title>\n<a href="{HOME}.html">policy-lang</a>\n'
+        (Path(app.outdir) / "index.html").write_text(page + link, encoding="utf-8")
