@@ -9,7 +9,6 @@ generated code, which must make no difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 from msgspec import structs
@@ -39,9 +38,8 @@ from engine.core.events import (
     WakeRequested,
 )
 from engine.core.machine.build import build
-from engine.core.machine.interpret import react
-from engine.core.machine.machine import Machine, Rule
-from engine.core.machine.to_python import Functions, React, parameters, source
+from engine.core.machine.interpret import Watch, functions
+from engine.core.machine.to_python import Functions, source
 from engine.core.policy import Policy
 from engine.core.state import Book, LimitHit, Run, State, Used
 from engine.core.suspension import decided, requests
@@ -72,11 +70,12 @@ _HANDLERS: dict[type, Callable[[Core, State, Any], tuple[State, AnyDecision]]] =
 class Compiled:
     """A policy ready to decide. ``initial`` is the state before ``RunStarted``."""
 
-    def __init__(self, policy: Policy, *, reference: bool = False) -> None:
+    def __init__(self, policy: Policy, *, reference: bool = False, watch: Watch | None = None) -> None:
         self.policy = policy
         self.machine = build(policy)
-        functions = _interpreted(self.machine) if reference else Functions(self.machine, policy.name)
-        self.core = Core(policy, functions, self.machine)
+        reference = reference or watch is not None
+        react = functions(self.machine, watch) if reference else Functions(self.machine, policy.name)
+        self.core = Core(policy, react, self.machine)
         self.fingerprint = policy.fingerprint()
         self.initial = State(self.machine.initial, 0, 0, None, (), Book(Run("", 0)))
         general = _step(self.core)
@@ -104,14 +103,15 @@ class Compiled:
         return [self.core.hit(plan, state.vars, state.book, at) for plan in self.core.plans]
 
 
-def compile(policy: Policy, *, reference: bool = False) -> Compiled:
+def compile(policy: Policy, *, reference: bool = False, watch: Watch | None = None) -> Compiled:
     """The policy's ``step``, with what it was made from.
 
     ``step(state, event)`` gives the state after the event and a decision; it is pure and never raises: what cannot
     happen in a state is answered with ``Illegal``, and the state stays. ``reference``: decide by the machine alone,
-    without the fast way for ordinary turns; the decisions are the same.
+    without the fast way for ordinary turns; the decisions are the same. ``watch`` is told of each reaction of the
+    machine, which decides alone then.
     """
-    return Compiled(policy, reference=reference)
+    return Compiled(policy, reference=reference, watch=watch)
 
 
 def _step(core: Core) -> Step:
@@ -129,28 +129,6 @@ def _step(core: Core) -> Step:
         return decided(core, handler, state, event)
 
     return step
-
-
-def _interpreted(machine: Machine) -> SimpleNamespace:
-    """The machine's functions with the calling convention of the generated ones, by interpretation."""
-
-    def function(event: str) -> React:
-        kind = machine.events[event]
-        names = parameters(kind)
-
-        def call(values: tuple[int, ...], *arguments: Any) -> tuple[tuple[int, ...], Rule]:
-            fields: dict[str, int] = {}
-            for name, argument in zip(names, arguments, strict=True):
-                if name in kind.groups:
-                    members = [f.name for f in kind.fields if f.group == name]
-                    fields.update(zip(members, argument, strict=True))
-                else:
-                    fields[name] = int(argument)
-            return react(machine, event, values, fields)
-
-        return call
-
-    return SimpleNamespace(**{event: function(event) for event in machine.rules})
 
 
 def replay(compiled: Compiled, events: Iterable[AnyEvent]) -> State:
