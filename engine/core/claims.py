@@ -1,12 +1,12 @@
 """What a policy says about itself: claims that are to hold in every run that it allows.
 
-Plain data with a JSON form. A claim changes no decision, so it is no part of a fingerprint. Nothing here
-knows how a claim is proved, or what a run is; a fact is judged against a number or a word that it is given.
+Plain data with a JSON form; the words are those of ``vocabulary``, as types. A claim changes no decision, so it is
+no part of a fingerprint. Nothing here knows how a claim is proved, or what a run is.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -57,11 +57,6 @@ DeedName = Literal["finalize", "extend", "fallback", "retry", "call", "tool_call
 """What a run does that a claim may count. ``finalize``: a final call is admitted; ``call``: any call is, the final one
 included; ``fallback``: a call goes on with another client; ``retry``: a further attempt is decided on; ``extend``: a
 limit is extended by its ladder; ``tool_call``: a tool call is admitted, which is what ``tool_calls`` counts."""
-
-COUNTED: Final[tuple[str, ...]] = get_args(CountedName)
-PHASES: Final[tuple[str, ...]] = get_args(PhaseName)
-DECISIONS: Final[tuple[str, ...]] = get_args(DecisionName)
-DEEDS: Final[tuple[str, ...]] = get_args(DeedName)
 
 
 class _Kinded(Part):

@@ -104,6 +104,34 @@ REASONS: Final[dict[str, str | None]] = {
 }
 """Why a model call failed, each with the broader reason that also matches it."""
 
+COUNTED: Final = (*(name for name in RESOURCES if name != "attempt_wall"), "children", "live_children")
+"""What a run counts of itself: what a test may expect of it, and a claim compare."""
+
+PHASES: Final = ("idle", "calling", "final", "tools", "suspended", "stopping", "ended")
+"""Where a run is, as a claim says it."""
+
+DECISIONS: Final = (
+    "continue",
+    "wait",
+    "call",
+    "retry",
+    "execute",
+    "ask",
+    "reply",
+    "run_tools",
+    "suspend",
+    "spawn",
+    "queue",
+    "refuse",
+    "resolve",
+    "stop",
+    "end",
+)
+"""What is decided on a legal event, as a claim names it."""
+
+DEEDS: Final = ("finalize", "extend", "fallback", "retry", "call", "tool_call")
+"""What a claim may count of a run, or order."""
+
 PLACEHOLDERS: Final = ("left", "used", "limit", "tool", "resource")
 """What a text may contain in braces."""
 

@@ -1,4 +1,4 @@
-"""Pages about P5xx: tests. See the package for how they are written."""
+"""Pages about P5xx: tests and claims. See the package for how they are written."""
 
 PAGES = r"""
 P501 `given` that is no counter
@@ -103,4 +103,68 @@ P504 `given` after an event
           when    call
           expect  call
         }
+
+P505 word that no claim has
+    A fact of a claim is about a counter, about the `phase` of the run or about the `last` decision; `at_most` and
+    `never` are about what a run does: `finalize`, `extend`, `fallback`, `retry`, `call` and `tool_call`. The phases are
+    `idle`, `calling`, `final`, `tools`, `suspended`, `stopping` and `ended`, the decisions those of the engine.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20  then finalize
+        }
+        verify "tools stop in time"  always phase is finished implies last is not call
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20  then finalize
+        }
+        verify "nothing after the end"  always phase is ended implies last is not call
+
+P506 fact about what no run counts
+    A fact compares what a run has used of a resource. The time of one attempt is none of these, for it begins anew
+    with each attempt. How deep a tree is and how many of its agents run at a time is no use of one run, and that both
+    stay within what `agents` says is checked for every policy.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls     20
+          attempt_wall  30s
+        }
+        verify "no slow model"  always attempt_wall <= 30s
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls     20
+          llm_attempts  30
+        }
+        verify "no more than this"  always llm_attempts <= 30
+
+P507 fact in the form of another
+    A counter is compared with an amount, by `<=`, `>=`, `<`, `>`, `=` or `!=`. A phase and a decision are words: one
+    is it, or is not.
+
+    Bad:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20  then finalize
+        }
+        verify "the last call"  always llm_calls = 20 implies phase != calling
+
+    Good:
+
+        policy "chat" lang 1
+        limits {
+          llm_calls  20  then finalize
+        }
+        verify "the last call"  always llm_calls = 20 implies phase is not calling
 """

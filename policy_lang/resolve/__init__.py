@@ -7,7 +7,7 @@ model: a check must start fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.core.vocabulary import LANG
 from policy_lang import tree
@@ -24,12 +24,15 @@ from policy_lang.resolve.names import Names, check_settings
 from policy_lang.resolve.values import Values
 from policy_lang.source import Source, read
 
+if TYPE_CHECKING:
+    from policy_lang.resolve.claims import ClaimLine
+
 
 class Resolved(NamedTuple):
     """A source with all the files it asks for, as one policy. ``layers`` are the file and its bases, the outermost base
     first; ``names`` are those of the file itself; ``broken`` says that something could not be read, so that absence
     proves nothing; ``findings`` is what was found so far, in no order; ``cases`` are the tests of the file and of what
-    it imports, those of a base left to the base."""
+    it imports, ``claims`` are the claims of the file; those of a base are left to the base."""
 
     unit: Unit
     sources: list[Source]
@@ -41,10 +44,12 @@ class Resolved(NamedTuple):
     broken: bool
     findings: list[Diagnostic]
     cases: list[Case]
+    claims: list[ClaimLine]
 
     def policy(self) -> dict[str, Any]:
         """The policy in the shape of ``engine.core.policy.Policy``'s JSON. It has no meaning where there are errors."""
-        return _policy(self.layers[-1].name or "", self.merged, self.agents)
+        policy = _policy(self.layers[-1].name or "", self.merged, self.agents)
+        return {**policy, "claims": [claim.data for claim in self.claims]}
 
 
 def resolve(
@@ -76,8 +81,10 @@ def resolve(
     if not broken:
         whole.check(merged, agents, report)
     cases = _cases(unit, layers[-1], imports, merged, agents)
+    claims = _claims(layers[-1])
     found = report.findings
-    return Resolved(unit, loader.sources, layers, imports, names[id(unit)], merged, agents, broken, found, cases)
+    own = names[id(unit)]
+    return Resolved(unit, loader.sources, layers, imports, own, merged, agents, broken, found, cases, claims)
 
 
 def _cases(unit: Unit, layer: Layer, imports: list[Layer], merged: Merged, agents: MergedAgents) -> list[Case]:
@@ -95,6 +102,16 @@ def _cases(unit: Unit, layer: Layer, imports: list[Layer], merged: Merged, agent
         facts = own if each is layer else Facts()
         found += cases_of(each.unit.file.statements, each.values, facts, imported=each is not layer)
     return found
+
+
+def _claims(layer: Layer) -> list[ClaimLine]:
+    """The claims of a file. As tests, they cost nothing where there are none."""
+    statements = layer.unit.file.statements
+    if not any(isinstance(statement, tree.Verify) for statement in statements):
+        return []
+    from policy_lang.resolve.claims import claims_of
+
+    return claims_of(statements, layer.values)
 
 
 def _imports(chain: list[Unit], report: Report) -> list[Layer]:

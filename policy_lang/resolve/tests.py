@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from engine.core.vocabulary import PREFER_ORDER, REASONS, RESOURCES, TREE_RESOURCES
+from engine.core.vocabulary import COUNTED, PREFER_ORDER, REASONS, RESOURCES, TREE_RESOURCES
 from policy_lang import tree
 from policy_lang.cases import Asked, Case, Event, Expectation, Given
 from policy_lang.diagnostics import Edit, Label
@@ -41,7 +41,6 @@ STOP_REASONS = (
 
 _REFUSING = tuple(name for name in (*TREE_RESOURCES, *RESOURCES) if name not in ("concurrent", "attempt_wall"))
 REFUSAL_REASONS = (*_REFUSING, "final", "closing")
-_COUNTABLE = (*(name for name in RESOURCES if name != "attempt_wall"), "children", "live_children")
 _GIVEABLE = (*(name for name in RESOURCES if name != "attempt_wall"), *TREE_RESOURCES)
 
 
@@ -306,7 +305,7 @@ class _Block:
             wait = values.amount(parts[0], Use("`retry in`", DURATION))
             return expected._replace(amount=wait.value if wait else None)
         if kind == "count":
-            word = values.word(parts[0], _COUNTABLE, "resource")
+            word = values.word(parts[0], COUNTED, "resource")
             found = values.amount(parts[1], Use(f"`{word}`", _unit(word))) if word else None
             return expected._replace(word=word or "", amount=found.value if found else None)
         known = {"final": PREFER_ORDER, "stop": STOP_REASONS, "refuse": REFUSAL_REASONS, "warn": tuple(RESOURCES)}

@@ -1,7 +1,8 @@
 """claim that says nothing
 
 A claim is to be something that could fail. That a counter is never below zero holds for every policy, and so does
-that there is at most one final call; a claim with a premise that cannot be is true of everything.
+that there is at most one final call. A claim with a premise that cannot be is true of everything, as is one that
+concludes no more than its premise says.
 
 Why: the claim looks as if it protected something, and no change of the policy can ever break it.
 
@@ -26,67 +27,87 @@ Fix: none; what was meant is yours to say.
 
 from __future__ import annotations
 
-from policy_lang import tree
-from policy_lang.quantities import Quantity, parse
+from typing import Any
+
+from engine.core.vocabulary import DECISIONS, PHASES
 from policy_lang.report import Report
 from policy_lang.rules.subject import Subject
 
+_Fact = dict[str, Any]
+"""A fact, in the shape of the policy's JSON."""
+
+_OPPOSITE = {"<=": ">", ">": "<=", ">=": "<", "<": ">=", "=": "!=", "!=": "="}
+
 
 def check(policy: Subject, report: Report) -> None:
-    for statement in policy.statements:
-        if isinstance(statement, tree.Verify) and (why := _trivial(statement.claim)):
+    for claim in policy.resolved.claims:
+        if why := _trivial(claim.data["says"]):
             report.warn(
                 "P322",
                 "this claim is true of every policy",
-                statement.claim.span,
+                claim.span,
                 why,
                 help="claim what a change of the policy could break, or remove it",
             )
 
 
-def _trivial(claim: tree.Act) -> str:
+def _trivial(said: dict[str, Any]) -> str:
     """Why a claim can never fail; empty if it may."""
-    if claim.kind == "at_most":
-        word = claim.parts[1]
-        many = _number(claim.parts[0])
-        if isinstance(word, tree.Name) and word.text == "finalize" and many is not None and many > 1:
-            return "a run has one final call at most"
-    if claim.kind != "always":
+    if said["kind"] == "at_most" and said["word"] == "finalize" and said["n"] > 1:
+        return "a run has one final call at most"
+    if said["kind"] != "always":
         return ""
-    premise, conclusion = claim.parts[0], claim.parts[1] if len(claim.parts) > 1 else None
-    if conclusion is None:
-        return "it can be nothing else" if _always(premise) else ""
-    if _never(premise):
+    premise = [[]] if said["implies"] is None else _cases(said["claim"])
+    broken = _cases(_negated(said["implies"] or said["claim"]))
+    if not all(_contradict([*one, *other]) for one in premise for other in broken):
+        return ""
+    if said["implies"] is None:
+        return "it can be nothing else"
+    if all(map(_contradict, premise)):
         return "its premise is never true"
-    return "what it implies is true in any case" if _always(conclusion) else ""
+    return "what it implies is true in any case" if all(map(_contradict, broken)) else "its premise says so already"
 
 
-def _always(fact: object) -> bool:
-    """Is a fact true whatever happens?"""
-    if not isinstance(fact, tree.Act):
-        return False
-    if fact.kind == "all_of":
-        return all(_always(part) for part in fact.parts)
-    if fact.kind == "any_of":
-        return any(_always(part) for part in fact.parts)
-    return fact.kind == "compare" and _sign(fact) == ">=" and _number(fact.parts[-1]) == 0
+def _cases(facts: dict[str, Any]) -> list[list[_Fact]]:
+    """The ways in which it can be so: in each, all of the facts hold together."""
+    found: list[_Fact] = facts["facts"]
+    return [[fact] for fact in found] if facts["join"] == "or" else [found]
 
 
-def _never(fact: object) -> bool:
-    if not isinstance(fact, tree.Act):
-        return False
-    if fact.kind == "all_of":
-        return any(_never(part) for part in fact.parts)
-    if fact.kind == "any_of":
-        return all(_never(part) for part in fact.parts)
-    return fact.kind == "compare" and _sign(fact) == "<" and _number(fact.parts[-1]) == 0
+def _negated(facts: dict[str, Any]) -> dict[str, Any]:
+    join = "or" if facts["join"] == "and" else "and"
+    return {"join": join, "facts": [_opposite(fact) for fact in facts["facts"]]}
 
 
-def _sign(fact: tree.Act) -> str:
-    sign = fact.parts[1]
-    return sign.text if isinstance(sign, tree.Name) else ""
+def _opposite(fact: _Fact) -> _Fact:
+    if fact["fact"] == "compare":
+        return {**fact, "op": _OPPOSITE[fact["op"]]}
+    return {**fact, "negated": not fact["negated"]}
 
 
-def _number(value: object) -> int | None:
-    found = parse(value.text) if isinstance(value, tree.Number) else None
-    return found.value if isinstance(found, Quantity) else None
+def _contradict(facts: list[_Fact]) -> bool:
+    """Can these not all be so at once? Facts about different things never disturb one another."""
+    subjects: dict[str, list[_Fact]] = {}
+    for fact in facts:
+        subjects.setdefault(str(fact.get("resource", fact["fact"])), []).append(fact)
+    return any(not any(all(_holds(f, x) for f in about) for x in _possible(about)) for about in subjects.values())
+
+
+def _possible(facts: list[_Fact]) -> set[Any]:
+    """All that their subject may be, as far as these facts can tell it apart."""
+    kind = facts[0]["fact"]
+    if kind != "compare":
+        return set(PHASES if kind == "phase" else DECISIONS)
+    amounts = [fact["amount"] for fact in facts if fact["amount"] is not None]
+    return {0, *(near for amount in amounts for near in (amount - 1, amount, amount + 1) if near >= 0)}
+
+
+def _holds(fact: _Fact, value: Any) -> bool:
+    if fact["fact"] != "compare":
+        return bool((value == fact.get("phase", fact.get("decision"))) != fact["negated"])
+    amount = fact["amount"]
+    if amount is None:  # what a host has set to `unlimited` may be a number another time
+        return True
+    more, less = value > amount, value < amount
+    held: dict[str, bool] = {"<=": not more, "<": less, ">=": not less, ">": more, "=": not (more or less), "!=": more or less}
+    return held[fact["op"]]
