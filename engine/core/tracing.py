@@ -1,6 +1,6 @@
 """One step watched: which rules of the machine were looked at, and the numbers behind the fields they read.
 
-Decides nothing: it lets the interpreter, which is the reference, decide, and remembers. For whoever explains a decision.
+Decides nothing: it lets the interpreter, which is the reference, decide, and remembers. For whoever explains decisions.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _text(report: _Report, other: bool) -> str:
 
 
 def _difference_text(report: _Report, difference: Difference, ending: str, other: bool) -> str:
-    from policy_lang.cli.replay_words import changes, decision_words, event_words, rules, seconds
+    from policy_lang.why.happened import changes, decision_words, event_words, rules, seconds
 
     event, then, now = difference.step.event, difference.step.decision, difference.now
     words = [decision_words(then, event.at), decision_words(now, event.at)]
@@ -175,7 +175,7 @@ def _json(args: argparse.Namespace, reports: list[_Report]) -> str:
 def _difference_json(difference: Difference) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    from policy_lang.cli.replay_words import decision_words, event_words, rules
+    from policy_lang.why.happened import decision_words, event_words, rules
 
     event, then, now = difference.step.event, difference.step.decision, difference.now
     then_rule, now_rule = rules(then, now)

@@ -16,9 +16,9 @@ from engine.store.protocol import Lease, Recorded, RequestRecord, RunRecord
 from engine.store.shared import moment
 from policy_lang.cli import approvals_words, runs_words
 from policy_lang.cli.journals import NotFound, drivers, plain, standing
-from policy_lang.cli.replay_words import decision_words, event_words, seconds
 from policy_lang.cli.run_report import amount, used_words
 from policy_lang.cli.stand_ins import stored_policy
+from policy_lang.why.happened import decision_words, event_words, seconds
 
 if TYPE_CHECKING:
     from engine.store.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Usage
 from engine.core.state import LimitHit, Outcome, Pools, Refusal, Used
-from policy_lang.cli.replay_words import decision_words, event_words
+from policy_lang.why.happened import decision_words, event_words
 
 FULL = Refusal(LimitHit(resource="children", scope="subtree", owner="r", used=4, maximum=4), "p.policy:9")
 

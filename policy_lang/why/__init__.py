@@ -1,0 +1,1 @@
+"""Why a step decided as it did, in English."""
