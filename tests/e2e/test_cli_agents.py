@@ -369,6 +369,6 @@ def test_a_model_without_a_price_where_money_is_limited(capsys: pytest.CaptureFi
     settings()
     assert main(["run", "desk.policy", "Where?"]) == 2
     assert capsys.readouterr().err == (
-        "policy run: agent `explore` calls the model `small`, which has no price, and the policy limits the cost: add "
-        "it to `prices`\n"
+        "policy run: agent `explore` calls the model `small`, which has no price, and the cost is limited "
+        "(desk.policy:3): add it to `prices`\n"
     )

@@ -550,7 +550,18 @@ def test_a_client_to_switch_to_whose_model_has_no_price_where_money_is_limited(r
         Driver(rules, clients, agents=agents("research"))
     Driver(rules, clients | {"spare": Model()}, agents=agents("research"))
     Driver(rules, {"main": Model(), "helper": Model()}, agents=agents("research"), allow_missing_clients=True)
-    Driver(rules, clients)
+
+
+def test_what_agents_that_are_not_there_may_switch_to_needs_no_price():
+    clients = {"main": Model(), "helper": Model(), "spare": Model(model="other")}
+    Driver(
+        Policy(name="t", limits=(MONEY,), prices=PRICES, agent=(AgentRules(name="research", failures=(SWITCH,)),)),
+        clients,
+    )
+    Driver(
+        Policy(name="t", prices=PRICES, failures=(SWITCH,), agent=(AgentRules(name="research", limits=(MONEY,)),)),
+        clients,
+    )
 
 
 @pytest.mark.parametrize(("depth", "refused"), [(1, False), (2, True), (None, True)])
