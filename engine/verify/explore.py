@@ -57,7 +57,7 @@ def explore(
 ) -> Exploration:
     """Visit every reachable state, or as many as the budget allows. A run that breaks a law is not followed further."""
     started = time.perf_counter()
-    search = _Search(machine, laws, max_open)
+    search = Search(machine, laws, max_open)
     with _uncollected():
         cut = search.run(max_states, started + max_seconds)
     return Exploration(
@@ -79,7 +79,7 @@ def reachable(machine: Machine, laws: Laws, *, max_states: int = 300_000, max_op
     Raises:
         ValueError: there are more than ``max_states``.
     """
-    search = _Search(machine, laws, max_open)
+    search = Search(machine, laws, max_open)
     cut = search.run(max_states, float("inf"))
     if cut:
         raise ValueError(cut)
@@ -99,7 +99,9 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Search:
+class Search:
+    """The states seen so far, and what fired on the way to them."""
+
     def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
         self.machine, self.laws, self.max_open = machine, laws, max_open
         self.next: Successors = successors(machine, laws, max_open)
