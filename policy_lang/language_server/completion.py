@@ -16,7 +16,7 @@ from policy_lang.diagnostics import ERROR
 from policy_lang.language_server import slots, words
 from policy_lang.language_server.analysis import Analysis
 from policy_lang.language_server.cursor import walk
-from policy_lang.language_server.point import Point, point_at
+from policy_lang.language_server.point import TEXT, Point, point_at
 from policy_lang.quantities import Quantity
 from policy_lang.resolve.names import Definition, String
 from policy_lang.tables import tables
@@ -97,6 +97,8 @@ def _keywords(point: Point) -> Iterator[Offer]:
             continue
         if word in known.keywords and word not in out:
             yield Offer(word, _KIND.Keyword, "", words.KEYWORDS.get(word, ""))
+        elif point.first == "verify" and word in slots.COMPARED - out:
+            yield Offer(word, _KIND.Operator)
     if "STAR" in point.accepts:
         yield Offer("*", _KIND.Operator, "every reason but `host`")
 
@@ -105,7 +107,7 @@ def _names(analysis: Analysis, point: Point) -> Iterator[Offer]:
     if "NAME" not in point.accepts:
         return
     for word in slots.words_at(point):
-        yield _word(word)
+        yield _claimed(point, word) if point.first == "verify" else _word(word)
     if slots.takes_client(point) or point.words == ("expect", "fallback"):
         for name in clients(analysis):
             yield Offer(client_text(name), _KIND.Value, "client")
@@ -124,16 +126,25 @@ def _word(word: str) -> Offer:
     return Offer(word, _KIND.EnumMember, "", words.OTHERS.get(word, ""))
 
 
+def _claimed(point: Point, word: str) -> Offer:
+    """A word of a claim, which may be another thing elsewhere."""
+    if point.last in ("is", "not"):
+        phase = "phase" in point.words[-3:]
+        said = words.PHASES if phase else words.DECISIONS
+        return Offer(word, _KIND.EnumMember, "phase" if phase else "decision", said[word])
+    return Offer(word, _KIND.EnumMember, "", words.DEEDS[word]) if word in words.DEEDS else _word(word)
+
+
 def _constants(analysis: Analysis, point: Point, text: bool) -> Iterator[Offer]:
     """The `param`s and `let`s that fit: texts for a text, quantities of its unit for a resource."""
     if point.first in ("param", "let"):
         return
-    resource = RESOURCES.get(slots.resource_of(point)) if point.last == slots.resource_of(point) else None
+    unit = slots.unit_at(point)
     for definition in definitions(analysis):
         meaning = definition.meaning
         if meaning is None or isinstance(meaning, String) != text:
             continue
-        if resource and isinstance(meaning, Quantity) and meaning.dimension != resource.unit:
+        if unit and isinstance(meaning, Quantity) and meaning.dimension != unit:
             continue
         shown = definition.statement.value.span.text
         yield Offer(definition.name, _KIND.Constant, f"{definition.kind} = {shown}")
@@ -172,6 +183,8 @@ def _named(analysis: Analysis, point: Point) -> tuple[str, Iterable[str]]:
         return "tool", [*tools(analysis), "*"]
     if point.words in (("agent",), ("when", "spawn"), ("when", "child")):
         return "agent", agents(analysis)
+    if point.words == ("test", TEXT, "as"):
+        return "agent", blocks(analysis)
     if point.block == "test" and (last in _BEFORE_TOOLS or (first, last) == ("expect", "ask")):
         return "tool", tools(analysis)
     if point.block == "prices" and not point.words:
@@ -228,10 +241,12 @@ def tools(analysis: Analysis) -> list[str]:
 
 def agents(analysis: Analysis) -> list[str]:
     """The agents that settings declare, and those that the policy has a block for."""
-    found = dict.fromkeys(analysis.agents or ())
-    if analysis.resolved:
-        found.update(dict.fromkeys(agent.name for agent in analysis.resolved.agents.agents))
-    return list(found)
+    return list(dict.fromkeys((*(analysis.agents or ()), *blocks(analysis))))
+
+
+def blocks(analysis: Analysis) -> list[str]:
+    """The agents that the policy has a block for: those that a test can be played as."""
+    return [agent.name for agent in analysis.resolved.agents.agents] if analysis.resolved else []
 
 
 __all__ = ["TRIGGERS", "agents", "clients", "completions", "definitions", "tools"]

@@ -82,6 +82,8 @@ def _keyword(analysis: Analysis, offset: int) -> Iterator[str]:
 def _name(analysis: Analysis, nodes: list[tree.Node], node: tree.Name, above: tree.Node | None) -> Iterator[str]:
     if isinstance(above, tree.Setting) and node is above.resource:
         yield from _limit(analysis, above, agent_of(nodes))
+    elif isinstance(above, tree.Act) and (claimed := _claimed(above, node)):
+        yield f"`{node.text}`: {claimed}"
     elif found := constant_at(analysis, node):
         yield f"`{found.kind} {found.name} = {found.statement.value.span.text}` ({_place(found.span)})"
         if isinstance(found.meaning, Quantity):
@@ -92,6 +94,17 @@ def _name(analysis: Analysis, nodes: list[tree.Node], node: tree.Name, above: tr
         yield f"`{node.text}`: {words.REASONS[node.text]}"
     elif said := words.OTHERS.get(node.text) or words.KEYWORDS.get(node.text):
         yield f"`{node.text}`: {said}"
+
+
+def _claimed(act: tree.Act, node: tree.Name) -> str:
+    """What a word of a claim means there."""
+    deeds = {"at_most": act.parts[1:], "never_after": act.parts}.get(act.kind, ())
+    if any(node is word for word in deeds):
+        return words.DEEDS.get(node.text, "")
+    if act.kind == "fact_is" and node is act.parts[2]:
+        known = {"phase": words.PHASES, "last": words.DECISIONS}
+        return known.get(getattr(act.parts[0], "text", ""), {}).get(node.text, "")
+    return ""
 
 
 def _resource(analysis: Analysis, name: str) -> Iterator[str]:

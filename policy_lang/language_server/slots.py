@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.core.vocabulary import POOLABLE, PREFER_ORDER, REASONS, RESOURCES, SCOPES, TREE_RESOURCES
+from engine.core.vocabulary import (
+    COUNTED,
+    DECISIONS,
+    DEEDS,
+    PHASES,
+    POOLABLE,
+    PREFER_ORDER,
+    REASONS,
+    RESOURCES,
+    SCOPES,
+    TREE_RESOURCES,
+)
 from policy_lang.language_server.point import TEXT, Point
+from policy_lang.parser import RESERVED
+from policy_lang.quantities import COUNT
 from policy_lang.resolve.tests import REFUSAL_REASONS, STOP_REASONS, TOOL_ENDS
 
 Words = Sequence[str]
-
-PHASES: Final = ("idle", "calling", "final", "tools", "suspended", "stopping", "ended")
 
 _COUNTED: Final = tuple(name for name in RESOURCES if name != "attempt_wall")
 _ASKABLE: Final = tuple(resource.name for resource in RESOURCES.values() if resource.askable)
@@ -101,15 +112,19 @@ def _in_test(point: Point) -> Words:
         return tuple(TOOL_ENDS)
     if last == "because":
         return _BECAUSE.get(words[1], ())
-    fixed = {"warn": tuple(RESOURCES), "ask": _ASKABLE, "count": (*_COUNTED, "children", "live_children")}
+    fixed = {"warn": tuple(RESOURCES), "ask": _ASKABLE, "count": COUNTED}
     return fixed.get(last, ()) if words == ("expect", last) else ()
 
 
 def _in_claim(point: Point) -> Words:
     if point.last in ("always", "implies", "and", "or"):
-        return (*_COUNTED, "phase", "last")
+        return (*COUNTED, "phase", "last")
+    if point.last in ("never", "after") or (point.words[-2:-1] == ("at_most",)):
+        return DEEDS
     before = [word for word in point.words if word != "not"]
-    return PHASES if before[-2:] == ["phase", "is"] else ()
+    if before[-1:] != ["is"]:
+        return ()
+    return {"phase": PHASES, "last": DECISIONS}.get(before[-2], ())
 
 
 def takes_client(point: Point) -> bool:
@@ -123,8 +138,34 @@ def resource_of(point: Point) -> str:
     return words[0] if point.block in ("limits", "agent", "agents") and words else ""
 
 
+def unit_at(point: Point) -> str:
+    """The unit of the quantity that may stand here, "" if that depends on what nobody knows yet."""
+    before = point.words[-2:-1]
+    if point.first == "verify":
+        if point.last in ("at_most", "within"):
+            return COUNT
+        return _unit(before[0]) if point.last in COMPARED else ""
+    if point.first == "given" and before in (("given",), (",",)):
+        return _unit(point.last)
+    if point.words[:2] == ("expect", "count") and point.last == "=":
+        return _unit(before[0])
+    return _unit(point.last) if point.last == resource_of(point) else ""
+
+
+COMPARED: Final = frozenset(("<=", ">=", "<", ">", "=", "!="))
+"""The signs between a counter and an amount."""
+
+
+def _unit(resource: str) -> str:
+    if resource in RESOURCES:
+        return RESOURCES[resource].unit
+    return COUNT if resource in TREE_RESOURCES else ""
+
+
 def out_of_place(point: Point) -> Iterable[str]:
     """Keywords that the grammar would take here and the resolver would not."""
+    if point.first == "verify":
+        return _out_of_claims(point)
     if point.first == "on":
         never = {"llm_failure": ("extend", "reply", "ask"), "unknown_tool": ("retry", "fallback", "ask", "extend")}
         return never.get(point.words[1] if len(point.words) > 1 else "", ())
@@ -144,6 +185,12 @@ def out_of_place(point: Point) -> Iterable[str]:
     return out
 
 
+def _out_of_claims(point: Point) -> Iterable[str]:
+    """A counter is compared, a phase and a decision are words; a ladder's verbs are words here where they are known."""
+    instead: dict[str, Iterable[str]] = {"phase": COMPARED, "last": COMPARED, **dict.fromkeys(COUNTED, ("is",))}
+    return {*RESERVED, *instead.get(point.last, ())} - set(words_at(point))
+
+
 def takes_unlimited(point: Point) -> bool:
     """Does `unlimited` make sense here?"""
     if point.first in ("param", "let") and point.last == "=":
@@ -151,4 +198,4 @@ def takes_unlimited(point: Point) -> bool:
     return bool(resource_of(point)) and point.last == resource_of(point)
 
 
-__all__ = ["out_of_place", "resource_of", "takes_client", "takes_unlimited", "words_at"]
+__all__ = ["COMPARED", "out_of_place", "resource_of", "takes_client", "takes_unlimited", "unit_at", "words_at"]

@@ -66,7 +66,9 @@ def agents(file: tree.File) -> Iterator[tree.Text]:
     """Each text of a file that names an agent, those of its blocks included."""
     for node in walk(file):
         word = node.name if isinstance(node, tree.Agent) else None
-        if isinstance(node, tree.Act) and node.kind in _AGENTS:
+        if isinstance(node, tree.Test):
+            word = node.agent
+        elif isinstance(node, tree.Act) and node.kind in _AGENTS:
             word = node.parts[0]
         if isinstance(word, tree.Text):
             yield word

@@ -74,7 +74,7 @@ KEYWORDS: Final = {
     "probe": "How many successes in a row close the breaker.",
     "when_open": "What a call of the tool gets while the breaker is open.",
     "count": "`count denied as …`: what a denied call is to the breaker. In a test: the state of a counter.",
-    "as": "As what it counts: `failure`, `success` or `nothing`.",
+    "as": "As what it counts: `failure`, `success` or `nothing`. Of a test: the agent whose run it is.",
     "apply": "When the breaker takes effect.",
     "tool": "A rule about the tools that a pattern matches. In a test: a tool has ended.",
     "allow": "An exception to a broader `deny` or `ask` of the same file.",
@@ -186,3 +186,41 @@ REASONS: Final = {
     "aborted": "The call was broken off. A kind of `unknown`.",
     "host": "Our own side failed. Matched by its name only.",
 }
+
+PHASES: Final = {
+    "idle": "Between two steps: what comes next is not decided yet.",
+    "calling": "A model call is out, or waits for its next attempt.",
+    "final": "The final call is out, or waits for its next attempt.",
+    "tools": "The tools of a round are carried out.",
+    "suspended": "Only people are awaited.",
+    "stopping": "It is ending: what still runs is cancelled.",
+    "ended": "It has ended.",
+}
+
+DECISIONS: Final = {
+    "continue": "Go on: ask for the next call.",
+    "wait": "There is nothing to do until something happens.",
+    "call": "A model call may be made, the final one included.",
+    "retry": "The same call is tried again.",
+    "execute": "A tool is executed.",
+    "ask": "A person is asked before a tool is executed.",
+    "reply": "The call of a tool is answered instead of executed.",
+    "run_tools": "The calls of a round have their verdicts.",
+    "suspend": "Only people are awaited from here on.",
+    "spawn": "A sub-agent starts.",
+    "queue": "A sub-agent waits for its turn.",
+    "refuse": "A sub-agent does not start.",
+    "resolve": "The host's function is asked.",
+    "stop": "What runs is cancelled before the run ends.",
+    "end": "The run ends.",
+}
+
+DEEDS: Final = {
+    "finalize": "A final call is admitted.",
+    "extend": "A ladder extends its limit.",
+    "fallback": "A call goes on with another client.",
+    "retry": "A further attempt is decided on.",
+    "call": "A model call is admitted, the final one included.",
+    "tool_call": "A call of a tool is admitted.",
+}
+"""What a claim may count or order."""

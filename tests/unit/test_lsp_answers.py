@@ -61,6 +61,18 @@ class TestHover:
         text = HEAD + 'extends "base.policy"\nagent "hel|per" {\n  llm_calls 4\n}\n'
         assert "`llm_calls 4` (main.policy:4)" in Editor(folder, text).said()
 
+    def test_words_of_claims_say_what_they_are_there(self, folder: Path) -> None:
+        def said(claim: str) -> str:
+            return Editor(folder, f'{HEAD}let call = 5\nverify "a" {claim}\n').said()
+
+        assert "The final call is out" in said("always phase is fi|nal")
+        assert "The same call is tried again" in said("always last is not ret|ry")
+        assert "goes on with another client" in said("at_most 2 fall|back")
+        assert "A model call is admitted" in said("at_most call ca|ll")
+        assert "`let call = 5`" in said("at_most ca|ll call")
+        assert "A model call is admitted" in said("never ca|ll after finalize")
+        assert "`llm_calls` takes a count" in said("always llm_c|alls <= 5")
+
     def test_nothing_is_said_of_nothing(self, folder: Path) -> None:
         assert Editor(folder, HEAD + "limits {\n  llm_calls 5\n}\n\n|\n").said() == ""
 
@@ -72,6 +84,10 @@ class TestDefinition:
 
     def test_of_a_param_in_the_same_file(self, folder: Path) -> None:
         assert Editor(folder, HEAD + "param n = 5\nlimits {\n  llm_calls |n\n}\n").defined() == [("main.policy", 2)]
+
+    def test_of_the_agent_that_a_test_is_played_as(self, folder: Path) -> None:
+        text = HEAD + 'extends "base.policy"\ntest "a" as "hel|per" {\n  when call\n  expect call\n}\n'
+        assert Editor(folder, text).defined() == [("base.policy", 6)]
 
     def test_of_a_file(self, folder: Path) -> None:
         assert Editor(folder, HEAD + 'extends "b|ase.policy"\n').defined() == [("base.policy", 1)]

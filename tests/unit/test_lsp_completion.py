@@ -39,7 +39,27 @@ class TestOffers:
             (HEAD + "finalization {\n  prefer |\n}\n", ["llm_calls", "breaker"], ["proactive"]),
             (HEAD + 'test "a" {\n  when model fails |\n}\n', ["rate_limit", "host"], ["call"]),
             (HEAD + 'test "a" {\n  expect stop because |\n}\n', ["llm_calls", "empty_answer"], []),
-            (HEAD + 'verify "a" always phase is |', ["idle", "ended"], ["llm_calls"]),
+            (HEAD + 'verify "a" |', ["always", "at_most", "never", "within"], ["stop", "llm_calls"]),
+            (
+                HEAD + 'verify "a" always |',
+                ["llm_calls", "children", "phase", "last"],
+                ["depth", "attempt_wall", "call"],
+            ),
+            (HEAD + 'verify "a" always tokens < 5 and |', ["cost", "phase", "last"], ["idle"]),
+            (HEAD + 'verify "a" always tokens |', ["<=", "!="], ["tokens", "is"]),
+            (HEAD + 'verify "a" always phase |', ["is"], ["<=", "="]),
+            (HEAD + 'verify "a" always tokens < 5 |', ["and", "or", "implies"], ["<=", "is"]),
+            (HEAD + 'verify "a" always phase is |', ["idle", "ended", "not"], ["llm_calls", "call", "retry", "reply"]),
+            (HEAD + 'verify "a" always phase is not |', ["idle", "ended"], ["call", "retry"]),
+            (HEAD + 'verify "a" always last is |', ["call", "retry", "stop", "reply", "not"], ["idle", "finalize"]),
+            (HEAD + 'verify "a" always last is not |', ["run_tools", "refuse"], ["ended", "fallback"]),
+            (HEAD + 'verify "a" at_most 2 |', ["finalize", "fallback", "tool_call"], ["reply", "stop", "end"]),
+            (HEAD + 'verify "a" never |', ["call", "extend"], ["reply", "stop", "llm_calls"]),
+            (HEAD + 'verify "a" never call |', ["after"], ["call"]),
+            (HEAD + 'verify "a" never call after |', ["finalize", "call"], ["reply", "stop"]),
+            (HEAD + 'verify "a" within 5 |', ["steps"], ["ended"]),
+            (HEAD + 'verify "a" within 5 steps |', ["ended"], ["stop"]),
+            (HEAD + 'test "a" |', ["as"], ["call"]),
             (HEAD + "limits {\n  tokens 5|\n}\n", [], ["then", "per"]),
             (HEAD + "limits {\n  tokens 5 5 5 |\n}\n", [], ["then", "per"]),
             (HEAD + "# limits |", [], ["limits"]),
@@ -64,6 +84,29 @@ class TestOffers:
             "brief",
         ]
         assert "goodbye" in Editor(tmp_path, text + "limits {\n  llm_calls 5 then finalize |\n}").offers()
+
+    def test_constants_of_a_claim_and_of_a_counter_are_of_its_unit(self, tmp_path: Path) -> None:
+        text = HEAD + 'let few = 5\nlet long = 5m\nlet bye = "bye"\n'
+        for line in (
+            "always tokens <= |",
+            "always tokens < 5 or cost > $1 implies children != |",
+            "at_most |",
+            "within |",
+        ):
+            assert Editor(tmp_path, f'{text}verify "a" {line}').offers() == ["few"]
+        assert Editor(tmp_path, text + 'verify "a" always wall <= |').offers() == ["long"]
+        test = text + 'test "a" {\n  '
+        assert Editor(tmp_path, test + "given llm_calls 5, wall |\n}").offers() == ["long"]
+        assert Editor(tmp_path, test + "given depth |\n}").offers() == ["few"]
+        assert Editor(tmp_path, test + "expect count tokens = |\n}").offers() == ["few"]
+
+    def test_a_test_is_played_as_an_agent_that_has_a_block(self, tmp_path: Path) -> None:
+        (tmp_path / "policy.toml").write_text('[agents.helper]\ndescription = "helps"\n')
+        (tmp_path / "base.policy").write_text(HEAD + 'agent "explore" {\n  llm_calls 5\n}\n')
+        text = HEAD + 'extends "base.policy"\nagent "write" {\n  llm_calls 5\n}\n'
+        assert Editor(tmp_path, text + 'test "a" as "|').offers() == ["explore", "write"]
+        assert Editor(tmp_path, text + 'test "a" as |').offers() == ['"explore"', '"write"']
+        assert "helper" in Editor(tmp_path, text + 'test "a" {\n  when spawn "|').offers()
 
     def test_what_settings_declare(self, tmp_path: Path) -> None:
         (tmp_path / "policy.toml").write_text(
@@ -124,6 +167,12 @@ MARK = "zzqqzz"
         ('test "a" {\n  expect refuse because ', "\n}"),
         ('test "a" {\n  expect warn ', "\n}"),
         ('test "a" {\n  expect count ', " = 5\n}"),
+        ('verify "a" at_most 2 ', ""),
+        ('verify "a" never ', " after call"),
+        ('verify "a" never call after ', ""),
+        ('verify "a" always phase is ', ""),
+        ('verify "a" always phase is not ', " and tokens < 5"),
+        ('verify "a" always tokens < 5 implies last is ', ""),
     ],
 )
 def test_the_resolver_knows_the_same_words(before: str, after: str) -> None:

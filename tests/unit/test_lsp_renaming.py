@@ -32,6 +32,19 @@ class TestConstants:
             'test "n" {\n  expect count llm_calls = most\n}\n'
         )
 
+    def test_every_use_in_claims_and_no_word_of_theirs(self, tmp_path: Path) -> None:
+        text = (
+            HEAD + "let call| = 5\nlimits {\n  llm_calls call\n}\n"
+            'verify "call" at_most call call\nverify "b" within call steps ended\nverify "c" never call after call\n'
+            'verify "d" always last is call and llm_calls <= call implies tokens > call or tokens < call\n'
+        )
+        made = Editor(tmp_path, text).renamed("few")["main.policy"]
+        assert made == (
+            HEAD + "let few = 5\nlimits {\n  llm_calls few\n}\n"
+            'verify "call" at_most few call\nverify "b" within few steps ended\nverify "c" never call after call\n'
+            'verify "d" always last is call and llm_calls <= few implies tokens > few or tokens < few\n'
+        )
+
     def test_a_let_is_renamed_in_the_files_that_import_it_saved_or_not(self, tmp_path: Path) -> None:
         (tmp_path / "texts.policy").write_text(HEAD + 'let goodbye = "bye"\n')
         (tmp_path / "other.policy").write_text(HEAD + "let goodbye = 5\nlimits {\n  llm_calls goodbye\n}\n")
@@ -101,6 +114,15 @@ class TestAgents:
             "base.policy": self.BASE.replace("helper", "my aide"),
             "main.policy": self.MAIN.replace("helper", "my aide"),
         }
+
+    def test_tests_that_are_played_as_the_agent(self, tmp_path: Path) -> None:
+        text = self.BASE + 'test "b" as "helper" {\n  when call\n  expect call\n}\n'
+        for place in ('agent "hel|per"', 'as "hel|per"'):
+            editor = Editor(tmp_path, text.replace(place.replace("|", ""), place))
+            editor.path.write_text(editor.analysis.source.text)
+            assert editor.renamed("aide")["main.policy"] == text.replace("helper", "aide")
+            found = references(editor.analysis, editor.place, str(tmp_path))
+            assert [each.range.start.line + 1 for each in found] == [2, 5]
 
     def test_one_that_settings_declare_has_its_name_there(self, tmp_path: Path) -> None:
         (tmp_path / "policy.toml").write_text('[agents.helper]\ndescription = "helps"\n')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.vocabulary import REASONS, RESOURCES, TREE_RESOURCES
+from engine.core.vocabulary import DECISIONS, DEEDS, PHASES, REASONS, RESOURCES, TREE_RESOURCES
 from policy_lang.language_server import words
 from policy_lang.tables import tables
 
@@ -16,6 +16,13 @@ def test_every_resource_and_reason_is_explained() -> None:
     assert list(words.REASONS) == list(REASONS)
 
 
+def test_every_word_of_a_claim_is_explained() -> None:
+    assert tuple(words.PHASES) == PHASES
+    assert tuple(words.DECISIONS) == DECISIONS
+    assert tuple(words.DEEDS) == DEEDS
+
+
 def test_sentences_are_sentences() -> None:
-    said = [*words.KEYWORDS.values(), *words.RESOURCES.values(), *words.REASONS.values(), *words.OTHERS.values()]
+    tables = (words.KEYWORDS, words.RESOURCES, words.REASONS, words.OTHERS, words.PHASES, words.DECISIONS, words.DEEDS)
+    said = [text for table in tables for text in table.values()]
     assert [text for text in said if not (text[0].isupper() or text[0] == "`") or text[-1] not in ".`"] == []
