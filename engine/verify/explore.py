@@ -32,8 +32,9 @@ _CHUNK = 1024
 class Exploration:
     """What was found. ``depth``: events of the longest shortest run; ``fired``: how often each rule did.
 
-    ``vacuous`` are checks whose premise never held: about them nothing was shown. ``cut`` says why not every state
-    was visited, and is empty where every one was; ``sampled`` names fields of which not every value was tried.
+    ``held`` says of each check whether its premise ever did (0 or 1), and ``vacuous`` are those of which it never did:
+    about them nothing was shown. ``cut`` says why not every state was visited, and is empty where every one was;
+    ``sampled`` names fields of which not every value was tried.
     """
 
     states: int
@@ -42,6 +43,7 @@ class Exploration:
     seconds: float
     fired: dict[str, int]
     broken: tuple[Broken, ...]
+    held: tuple[int, ...]
     vacuous: tuple[str, ...]
     sampled: tuple[str, ...]
     cut: str
@@ -52,14 +54,28 @@ class Exploration:
         return not self.broken and not self.cut
 
 
+Progress = Callable[[int, int], None]
+"""Called now and then with the states visited so far, and how far they are from the start."""
+
+
+def unheard(states: int, depth: int) -> None:
+    """Nobody wants to know of progress."""
+
+
 def explore(
-    machine: Machine, laws: Laws, *, max_states: int = 300_000, max_seconds: float = 60.0, max_open: int = 2
+    machine: Machine,
+    laws: Laws,
+    *,
+    max_states: int = 300_000,
+    max_seconds: float = 60.0,
+    max_open: int = 2,
+    progress: Progress = unheard,
 ) -> Exploration:
     """Visit every reachable state, or as many as the budget allows. A run that breaks a law is not followed further."""
     started = time.perf_counter()
     search = Search(machine, laws, max_open)
     with _uncollected():
-        cut = search.run(max_states, started + max_seconds)
+        cut = search.run(max_states, started + max_seconds, progress)
     return Exploration(
         states=len(search.seen),
         transitions=search.transitions(),
@@ -67,6 +83,7 @@ def explore(
         seconds=time.perf_counter() - started,
         fired=search.fired_rules(),
         broken=search.broken(),
+        held=tuple(search.held),
         vacuous=search.vacuous(),
         sampled=search.next.sampled,
         cut=cut,
@@ -135,7 +152,7 @@ class Search:
         """Called where a check fails; the first time is a shortest run to it."""
         self.faults.setdefault(check, (state, label))
 
-    def run(self, max_states: int, until: float) -> str:
+    def run(self, max_states: int, until: float, progress: Progress = unheard) -> str:
         """Level by level; returns why it stopped early, if it did."""
         level = [self.next.initial]
         seen, fired, held, broke, functions = self.seen, self.fired, self.held, self.broke, self.functions
@@ -151,6 +168,7 @@ class Search:
                     return f"stopped after {max_states} states"
                 if time.perf_counter() > until:
                     return "stopped because its time was over"
+                progress(len(seen), self.depth)
             level = following
             self.depth += bool(level)
         return ""

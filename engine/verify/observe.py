@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from engine.core.machine.machine import Effect
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
+from engine.core.vocabulary import DECISIONS
 
 Observation = tuple[str, dict[str, int]]
 
@@ -20,6 +21,24 @@ _VERDICT = ("unknown", "invalid", "denied", "limited", "above", "broken", "asks"
 
 _LAST = 1_000
 """A place behind every step of every ladder."""
+
+_INNER = frozenset(("again", "failed", "fallback", "round"))
+"""Effects after which ``step`` goes on by itself."""
+
+_DECISION = {
+    "call": "call",
+    "final": "call",
+    "retry": "retry",
+    "resolve": "resolve",
+    "stop": "stop",
+    "end": "end",
+    "start_child": "spawn",
+    "queue_child": "queue",
+    "refuse_child": "refuse",
+}
+"""The decision behind an effect, where the effect alone says which it is."""
+
+_UNTOLD = -1
 
 
 def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> list[Observation]:
@@ -39,7 +58,21 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
         seen.append(("hosted", {}))
     if event == "failed":
         seen += _laddered(fields, effect)
-    return seen + _of_effect(plans, event, fields, effect)
+    seen += _of_effect(plans, event, fields, effect)
+    if ends_step(event, effect):
+        seen += decided(_DECISION.get(effect.kind, ""), idle=effect.kind in ("continue", "resolve", "handoff"))
+    return seen
+
+
+def ends_step(event: str, effect: Effect) -> bool:
+    """Does ``step`` answer its host now, or go on by itself?"""
+    return event not in ("tool", "hosted") and effect.kind not in _INNER
+
+
+def decided(decision: str, *, idle: bool, used: Mapping[str, int] | None = None) -> list[Observation]:
+    """The end of a step, as claims see it; an unnamed decision is one of several. ``used`` are amounts, where known."""
+    kind = DECISIONS.index(decision) if decision else _UNTOLD
+    return [("decided", {"kind": kind, "idle": int(idle)}), ("stands", dict(used or {}))]
 
 
 def _skips(fields: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,112 @@
+"""Around a policy's machine: what a host and a tree can do to a run is free, but not more than they can do.
+
+The machine leaves every field of an event open. Here it is held to what the policy itself makes possible (no tool is
+denied where none is) and, if asked for, to what a driver guarantees (a run goes to each client once) and to a run that
+has nobody above it. For searches only: ``step`` decides as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.core.ladders import Fallback
+from engine.core.machine.expr import TRUE, Le, Lit, Not, Var, all_of
+from engine.core.machine.failure_plan import FailurePlan, failure_plans
+from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Phase, Rule, Sort, Spend, Variable
+from engine.core.policy import Policy
+from engine.verify.others import among_others
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """``ancestors``: there may be some, and others of the tree draw on what is shared. ``clients``: a run goes to each
+    client at most once by a ``fallback`` without ``for``, which is law L13. ``pauses``: a provider may pause a turn.
+    ``plain``: nothing happens that needs a history of its own, such as open breakers and tools whose limit is spent.
+    """
+
+    ancestors: bool = True
+    clients: bool = False
+    pauses: bool = True
+    plain: bool = False
+
+
+def around(machine: Machine, policy: Policy, world: World) -> Machine:
+    """The machine in that world."""
+    if world.ancestors and (policy.agents is not None or policy.agent):
+        machine = among_others(machine, policy)
+    machine = _pinned(machine, _impossible(policy, world))
+    if world.plain:
+        machine = replace(machine, events={n: kind for n, kind in machine.events.items() if n != "unstarted"})
+    return _in_flight(_clients(machine, policy) if world.clients else machine)
+
+
+def _impossible(policy: Policy, world: World) -> set[tuple[str, str]]:
+    """Event and field that can only be 0."""
+    out: set[tuple[str, str]] = set()
+    if not any(rule.deny for rule in policy.tools):
+        out.add(("tool", "denied"))
+    if world.plain or not any(rule.limit is not None for rule in policy.tools):
+        out.add(("tool", "limited"))
+    if not world.ancestors:
+        events = ("start", "call", "attempt", "failed", "handoff", "round", "tick", "tool", "judged")
+        out |= {(event, name) for event in events for name in ("above", "late_above")}
+        out.add(("spawn", "refused"))
+    if not world.pauses:
+        out.add(("paused", "more"))
+    if world.plain:
+        out |= {(event, "broken") for event in ("tool", "withheld", "unstarted")}
+        out |= {("tool", "no_time"), ("failed", "delivered"), ("failed", "cut"), ("tool", "unasked")}
+    return out
+
+
+def _pinned(machine: Machine, impossible: set[tuple[str, str]]) -> Machine:
+    events = {name: replace(kind, fields=_fields(kind, impossible)) for name, kind in machine.events.items()}
+    return replace(machine, events=events)
+
+
+def _fields(kind: EventKind, impossible: set[tuple[str, str]]) -> tuple[FieldDef, ...]:
+    return tuple(replace(f, values=(0,)) if (kind.name, f.name) in impossible else f for f in kind.fields)
+
+
+def _clients(machine: Machine, policy: Policy) -> Machine:
+    """What is left of the clients that a run may switch to: of all of them, and of each step's where there are more."""
+    steps = {(plan.index, place): step for plan, place, step in _switches(policy)}
+    if not steps:
+        return machine
+    fuels = {_left(*at): len(step.clients) for at, step in steps.items()} if len(steps) > 1 else {}
+    fuels[_LEFT] = len({name for step in steps.values() for name in step.clients})
+
+    def switching(rule: Rule) -> Rule:
+        at = rule.effect.ladder, rule.effect.step
+        if rule.effect.kind != "fallback" or at not in steps:
+            return rule
+        spent = [name for name in (_left(*at), _LEFT) if name in fuels]
+        guard = all_of(rule.guard, *(Not(Le(Var(name), Lit(0))) for name in spent))
+        return replace(rule, guard=guard, updates=(*rule.updates, *(Spend(name) for name in spent)))
+
+    variables = tuple(Variable(name, Sort.FUEL, most, "clients to go to") for name, most in fuels.items())
+    rules = {**machine.rules, "failed": tuple(switching(rule) for rule in machine.rules["failed"])}
+    return replace(machine, variables=(*machine.variables, *variables), rules=rules)
+
+
+_LEFT = "clients_left"
+
+
+def _left(ladder: int, place: int) -> str:
+    return f"{_LEFT}_{ladder}_{place}"
+
+
+def _switches(policy: Policy) -> list[tuple[FailurePlan, int, Fallback]]:
+    return [
+        (plan, place, step)
+        for plan in failure_plans(policy)
+        for place, step in plan.steps()
+        if isinstance(step, Fallback) and step.scope == "run"
+    ]
+
+
+def _in_flight(machine: Machine) -> Machine:
+    """While a run is stopping, ends of what was cancelled are reported, and more are awaited."""
+    kind = EventKind("ending", (), frozenset((Phase.STOPPING,)), "something that was cancelled has ended", inner=True)
+    wait = Rule("ending.wait", TRUE, (), Effect("wait"), "default: stop")
+    return replace(machine, events={**machine.events, "ending": kind}, rules={**machine.rules, "ending": (wait,)})
