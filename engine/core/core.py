@@ -84,10 +84,12 @@ class Core:
         """The limit in numbers, for an outcome."""
         used, maximum = self._standings[plan.index](values, book, at)
         (resource, scope), run = self._named[plan.index], book.run
-        owner = None
+        owner, aside = None, 0
         if scope != "run" and run.extra is not None:
             owner = run.extra.thread if scope == "thread" else run.extra.node
-        return LimitHit(resource, scope, owner or run.id, used, maximum)
+        if book.pools is not None and book.pools.aside:
+            aside = min(used, dict(book.pools.aside).get(plan.limit.id, 0))
+        return LimitHit(resource, scope, owner or run.id, used, maximum, aside)
 
     def used(self, values: Values, spent: Spent) -> Used:
         """Everything the run has used so far."""

@@ -57,9 +57,12 @@ def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
     nodes = ledger.nodes
     node = nodes[id]
     others: tuple[tuple[str, int], ...] = ()
+    unused: tuple[tuple[str, int], ...] = ()
     for pool in node.pools:
         if taken := pool.taken - pool.own - pool.own_held:
             others = (*others, (pool.ceiling.limit, taken))
+            if held := pool.taken - pool.used - pool.own_held:
+                unused = (*unused, (pool.ceiling.limit, held))
     opened = node.until(at) - node.budget.wall.maximum if node.budget.wall else None
     refused = rounds = tools = nearest = None
     tools_left, output, deadline = _ANY, _ANY, NO_TIME
@@ -98,6 +101,7 @@ def look(ledger: Ledger, id: str, need: Need, at: int) -> Pools:
     contended = output < _ANY or (node.pools and ledger.has_children(id) and _bounded(node.pools, need))
     return Pools(
         others,
+        unused,
         refused and refusal_of(*refused),
         rounds and refusal_of(*rounds),
         max(0, tools_left) if tools else None,

@@ -275,15 +275,16 @@ class RoundCall(Struct, frozen=True, gc=False, omit_defaults=True):
 class Pools(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the ledger of a tree shows one run of itself, just before something may be admitted.
 
-    ``others`` is what others than this run have used or hold of its node's own limits, by their ids: descendants, and
-    the node's earlier runs. ``refused`` is the nearest pool above that does not leave what the next call needs,
-    ``rounds`` one that leaves no round, ``tools`` how many executions are left above and ``tools_limit`` where.
-    ``output`` is the largest output (tokens) that is left above, ``deadline`` the nearest deadline above (ms) and
-    ``wall`` whose it is, as it stands at its end. ``opened`` is when the node's own wall began (ms): its spawn, later
-    by the time its clock stood still.
+    ``others`` is what others than this run have taken of its node's own limits, by their ids: descendants, and the
+    node's earlier runs; ``aside`` the part of it that is not used, but held by them or carved for them. ``refused`` is
+    the nearest pool above that does not leave what the next call needs, ``rounds`` one that leaves no round, ``tools``
+    how many executions are left above and ``tools_limit`` where. ``output`` is the largest output (tokens) that is left
+    above, ``deadline`` the nearest deadline above (ms) and ``wall`` whose it is, as it stands at its end. ``opened`` is
+    when the node's own wall began (ms): its spawn, later by the time its clock stood still.
     """
 
     others: tuple[tuple[str, int], ...] = ()
+    aside: tuple[tuple[str, int], ...] = ()
     refused: Refusal | None = None
     rounds: Refusal | None = None
     tools: int | None = None

@@ -109,6 +109,7 @@ class Logged(Quiet):
         entry["counters"] = {k: v for k, v in structs.asdict(self._compiled.used(state)).items() if v}
         entry["limits"] = [
             {"limit": hit.resource, "scope": hit.scope, "used": hit.used, "maximum": hit.maximum}
+            | ({"set_aside": hit.set_aside} if hit.set_aside else {})
             for hit in self._compiled.standings(state, event.at)
         ]
         if told and (ref := getattr(event, "ref", "")):

@@ -20,10 +20,12 @@ def drawn_pools(draw: Random, policy: Policy, at: int, *, tools_above: bool = Tr
     shared = [x for x in policy.limits if (x.scope or RESOURCES[x.resource].scope) != "run" and x.max is not None]
     names = [(limit_name(x.resource, x.scope), x.max or 0) for x in shared if x.resource != "wall"]
     others = tuple((name, draw.randint(1, 3 + most)) for name, most in names if draw.random() < 0.5)
+    aside = tuple((name, draw.randint(1, taken)) for name, taken in others if draw.random() < 0.3)
     tools = draw.choice([0, 1, 2, 5]) if tools_above else None
     deadline = draw.choice([NO_TIME, NO_TIME, NO_TIME, at + draw.choice([1, 40, 5_000])])
     return Pools(
         others=others,
+        aside=aside,
         refused=refusal("tokens", 9) if draw.random() < 0.05 else None,
         rounds=refusal("tool_iterations", 4) if draw.random() < 0.05 else None,
         tools=tools,

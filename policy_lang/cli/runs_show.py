@@ -119,7 +119,8 @@ def _status(shown: Shown) -> str:
     outcome, status = shown.outcome, shown.status
     if outcome is not None:
         reason = "" if outcome.reason in ("", "answer") else f": {plain(outcome.reason)}"
-        return f"{status}{reason}{f' ({_standing(outcome.limit)} used)' if outcome.limit else ''}"
+        limit = f" ({_standing(outcome.limit, ' used')})" if outcome.limit else ""
+        return f"{status}{reason}{limit}"
     if status == "suspended":
         return "suspended: it waits for people"
     return "dead: it has no end, and no process drives it" if status == "dead" else status
@@ -136,9 +137,10 @@ def _limit(hit: LimitHit) -> str:
     return hit.resource if hit.scope == "run" else f"{hit.resource} per {hit.scope}"
 
 
-def _standing(hit: LimitHit) -> str:
+def _standing(hit: LimitHit, used: str = "") -> str:
     unit = RESOURCES[hit.resource].unit if hit.resource in RESOURCES else "count"
-    return f"{amount(unit, hit.used)} of {amount(unit, hit.maximum)}"
+    aside = f", {amount(unit, hit.set_aside)} set aside for agents" if hit.set_aside else ""
+    return f"{amount(unit, hit.spent)} of {amount(unit, hit.maximum)}{used}{aside}"
 
 
 def _width(shown: Shown) -> int:

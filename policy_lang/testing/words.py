@@ -27,8 +27,9 @@ def amount(resource: str, value: int) -> str:
 
 
 def standing(hit: LimitHit) -> str:
-    """``20 of 20``, in the limit's unit."""
-    return f"{amount(hit.resource, hit.used)} of {amount(hit.resource, hit.maximum)}"
+    """``20 of 20``, in the limit's unit; what is only set aside for agents of that is said too."""
+    said = f"{amount(hit.resource, hit.spent)} of {amount(hit.resource, hit.maximum)}"
+    return f"{said}, {amount(hit.resource, hit.set_aside)} set aside for agents" if hit.set_aside else said
 
 
 # ---- events

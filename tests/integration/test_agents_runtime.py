@@ -316,6 +316,33 @@ def test_a_runtime_leaves_nothing_held():
     hosted(test, rules, max_output=500)
 
 
+def test_a_run_that_its_own_limit_ends_does_not_call_used_what_is_carved_for_its_children():
+    rules = policy(
+        limit("tokens", 20_000),
+        limit("llm_calls", 7, scope="subtree"),
+        blocks={"research": [limit("tokens", 9_990), limit("llm_calls", 3, scope="subtree")]},
+        carve=("tokens", "llm_calls"),
+    )
+
+    async def test(runtime, main, helper):
+        root = runtime.open(id="r")
+        one, two = runtime.spawn("research", root), runtime.spawn("research", root)
+        runtime.wake(one, "go")
+        spent = (await runtime.wait(one)).used.tokens
+        runtime.wake(root, "go")
+        ended = await runtime.wait(root)
+        assert (ended.status, ended.reason) == ("incomplete", "tokens")
+        assert (ended.limit.used, ended.limit.spent, ended.limit.maximum) == (19_980, spent, 20_000)
+        assert ended.limit.set_aside == 19_980 - spent
+        assert f"{spent} of 20000 used, {19_980 - spent} set aside for agents" in repr(ended)
+        await runtime.close(two)
+        await runtime.close(one)
+        runtime.wake(root, "again")
+        assert (await runtime.wait(root)).ok
+
+    hosted(test, rules, max_output=500)
+
+
 def test_a_node_that_waits_for_a_person_is_suspended_and_stays():
     journal, paid = MemoryStore(), []
     rules = policy(concurrent=1)

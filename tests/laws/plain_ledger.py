@@ -91,6 +91,14 @@ class Plain:
         below = sum(self.seen(child.id, r, more_at, more) for child in self.children(id))
         return self.own_used(id, r) + self.own_held(id, r) + below + (more if id == more_at else 0)
 
+    def aside(self, entry: Entry, ceiling: Ceiling) -> int:
+        """What others hold of a limit of a node, or have set aside for them, without what is used."""
+        r, id = RESOURCES.index(ceiling.resource), entry.id
+        if ceiling.scope == "node":
+            return 0
+        used = sum(self.own_used(e.id, r) for e in self.below(id))
+        return self.taken(id, r) - used - self.own_held(id, r)
+
     def seen(self, id: str, r: int, more_at: str = "", more: int = 0) -> int:
         """What that comes to above the node: at least what is set aside for it while it is open."""
         entry = self.entries[id]

@@ -269,6 +269,8 @@ class Ledgers(RuleBasedStateMachine):
         assert pools.deadline == until
         assert (pools.wall is None) == (until == NO_TIME)
         assert dict(pools.others) == {p.ceiling.limit: p.others for p in self.real.nodes[id].pools if p.others}
+        held = {p.ceiling.limit: self.plain.aside(entry, p.ceiling) for p in self.real.nodes[id].pools}
+        assert dict(pools.aside) == {limit: amount for limit, amount in held.items() if amount}
         rooms = self._rooms(id)
         calls = [limit for limit, left in rooms if of(limit) == "tool_calls"]
         assert (pools.tools is None) == (calls == [])

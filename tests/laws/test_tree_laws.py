@@ -164,6 +164,10 @@ class Watch:
             assert one.children <= (one.budget.children.maximum if one.budget.children else NO_TIME)
         if isinstance(decision, d.Call | d.Execute | d.Spawn):
             assert all(above.time(event.at) < above.deadline for above in ledger.path(node)), ("L8", node, event)
+        if isinstance(decision, d.End) and (limit := decision.outcome.limit) is not None and limit.owner == node:
+            pools = {(p.ceiling.resource, p.ceiling.scope): p for p in ledger.nodes[node].pools}
+            if pool := pools.get((limit.resource, limit.scope)):  # what is only set aside is not told as used
+                assert 0 <= limit.spent <= pool.used, ("L10", node, limit, pool)
         before = self.used.get(node)
         now = account.used
         if before is not None and before[0] == state.book.run.id:

@@ -93,6 +93,49 @@ def test_what_others_have_taken_is_used_and_what_they_give_back_is_there_again()
     assert (outcome.limit.used, outcome.limit.maximum, outcome.used.llm_calls) == (3, 3, 1)
 
 
+def to_its_end(run: Run) -> Any:
+    """The outcome of a run whose model asks for a tool as often as it may."""
+    for id in map(str, range(1, 9)):
+        decision = run.call(id, size=2)
+        if isinstance(decision, d.Call) and decision.final:
+            decision = run.tell(e.ModelReplied(0, id, 1, "stop", text=True, usage=Usage(1, 1)))
+        elif isinstance(decision, d.Call):
+            decision = run.asks(id, 1)
+            for verdict in decision.verdicts if isinstance(decision, d.RunTools) else ():
+                if isinstance(verdict, d.Execute):
+                    run.ends(verdict.id)
+        if isinstance(decision, d.End):
+            return decision.outcome
+    raise AssertionError("the run has no end")
+
+
+@pytest.mark.parametrize(
+    ("resource", "maximum", "others", "aside"),
+    [("llm_calls", 4, 2, 1), ("tokens", 60, 39, 30), ("tool_calls", 4, 3, 3), ("tool_iterations", 4, 2, 1)],
+)
+@pytest.mark.parametrize("finalizes", [False, True])
+def test_an_outcome_tells_what_is_used_apart_from_what_is_only_set_aside(
+    resource: Any, maximum: int, others: int, aside: int, finalizes: bool
+) -> None:
+    reserve = 10 if finalizes and resource == "tokens" else 0
+    run = Run(limit(resource, maximum, *([Finalize()] if finalizes else []), reserve=reserve))
+    name = run.compiled.core.plans[0].limit.id
+    run.see(Pools(others=((name, others),), aside=((name, aside),)))
+    outcome = to_its_end(run)
+    assert (outcome.status, outcome.reason) == ("finalized" if finalizes else "incomplete", resource)
+    hit, mine = outcome.limit, getattr(outcome.used, resource)
+    assert (hit.used, hit.set_aside, hit.spent) == (mine + others, aside, mine + others - aside)
+    (standing,) = run.compiled.standings(run.state, 0)
+    assert standing.set_aside == aside
+
+
+def test_what_is_set_aside_is_never_more_than_what_is_used() -> None:
+    run = Run(limit("llm_calls", 3))
+    run.see(Pools(others=(("llm_calls per subtree", 9),), aside=(("llm_calls per subtree", 8),)))
+    hit = run.call().outcome.limit
+    assert (hit.used, hit.set_aside, hit.spent) == (3, 3, 0)
+
+
 def test_what_others_give_back_of_too_much_is_not_there() -> None:
     run = Run(limit("llm_calls", 3))
     run.see(Pools(others=(("llm_calls per subtree", 9),)))
