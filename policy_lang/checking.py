@@ -11,7 +11,7 @@ from typing import NamedTuple
 from policy_lang.diagnostics import ERROR, Diagnostic, in_order
 from policy_lang.report import Report
 from policy_lang.resolve import Resolved
-from policy_lang.rules import ALWAYS, OFF, RULES, Entry, run
+from policy_lang.rules import ALWAYS, OFF, RULES, Entry, looked_for, run
 from policy_lang.rules.subject import NOWHERE, Subject, Surroundings
 from policy_lang.suppressions import suppress
 
@@ -41,10 +41,11 @@ def findings_of(resolved: Resolved, judgement: Judgement = USUAL) -> list[Diagno
     report = Report()
     report.findings += resolved.findings
     rules = [rule for rule in judgement.rules if judgement.levels.get(rule.code) != OFF]
-    run(rules, Subject(resolved, judgement.around), report)
+    policy = Subject(resolved, judgement.around)
+    run(rules, policy, report)
     source = resolved.unit.source
     found = [f for f in report.findings if f.is_error or (f.primary.span.source is source and not _off(f, judgement))]
-    found = suppress(resolved.unit, found, {rule.code for rule in rules}, judgement.kept)
+    found = suppress(resolved.unit, found, looked_for(rules, policy), judgement.kept)
     return in_order([_levelled(f, judgement.levels) for f in found], resolved.sources)
 
 

@@ -17,6 +17,13 @@ NOTE: Final = "note"
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 """The gravest first."""
 
+KEEPS: Final = "keeps"
+"""A fix after which the policy means what it meant before: it has the same fingerprint."""
+SAYS: Final = "says"
+"""A fix that writes exactly and only what the message says, where there is one way out."""
+UNSAFE: Final = "unsafe"
+"""A fix that is a guess, or that changes what the policy means: a name that may be meant, another number."""
+
 _UNREADABLE = frozenset(("P401", "P402", "P403", "P404"))
 
 
@@ -36,7 +43,8 @@ class Edit(NamedTuple):
 
 class Diagnostic(NamedTuple):
     """One finding. ``message`` says what is wrong, ``primary`` where and what was expected, ``secondary`` why we
-    think so, ``help`` the way out, and ``fix`` the same as edits that a tool can apply (all of them or none)."""
+    think so, ``help`` the way out, and ``fix`` the same as edits that a tool can apply (all of them or none).
+    ``safety`` is ``KEEPS``, ``SAYS`` or ``UNSAFE``; it says nothing where there is no fix."""
 
     code: str
     message: str
@@ -45,11 +53,17 @@ class Diagnostic(NamedTuple):
     help: str = ""
     fix: tuple[Edit, ...] = ()
     severity: str = ERROR
+    safety: str = UNSAFE
 
     @property
     def is_error(self) -> bool:
         """Does it keep the policy from being used? Warnings and notes do not."""
         return self.severity == ERROR
+
+    @property
+    def is_safe(self) -> bool:
+        """Has it a fix that needs nobody to look at it?"""
+        return bool(self.fix) and self.safety != UNSAFE
 
     @property
     def page(self) -> str:

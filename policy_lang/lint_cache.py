@@ -20,7 +20,7 @@ from policy_lang.source import Source, Span, Unreadable, decode
 
 DIRECTORY: Final = ".policy_cache"
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 _ABOUT_FILES: Final = ("P401", "P402", "P403", "P404", "P405", "P406", "P407")
 """Findings that depend on more than the contents of what was read: on what there is, or where a link leads."""
@@ -128,11 +128,11 @@ def _made(finding: Diagnostic, read: Sequence[str]) -> list[Any]:
 
     labels = [[*place(label.span), label.text] for label in (finding.primary, *finding.secondary)]
     edits = [[*place(edit.span), edit.replacement] for edit in finding.fix]
-    return [finding.code, finding.severity, finding.message, finding.help, labels, edits]
+    return [finding.code, finding.severity, finding.message, finding.help, labels, edits, finding.safety]
 
 
 def _finding(made: Any, sources: list[Source]) -> Diagnostic:
-    code, severity, message, help, labels, edits = made
+    code, severity, message, help, labels, edits, safety = made
     primary, *secondary = (Label(Span(sources[at], start, end), text) for at, start, end, text in labels)
     fix = tuple(Edit(Span(sources[at], start, end), text) for at, start, end, text in edits)
-    return Diagnostic(code, message, primary, tuple(secondary), help, fix, severity)
+    return Diagnostic(code, message, primary, tuple(secondary), help, fix, severity, safety)

@@ -60,6 +60,8 @@ class Wrong(NamedTuple):
     label: str
     help: str
     better: str = ""
+    rounded: bool = False
+    """Is ``better`` only near to what is written?"""
 
 
 def parse(text: str) -> Quantity | Wrong:
@@ -129,9 +131,8 @@ def _malformed(text: str) -> Wrong:
         return _no_quantity(text)
     _, dollar, whole, fraction, unit, percent = match.groups()
     if percent:
-        return Wrong(
-            "P206", f"`{text}` is not a whole percentage", "percentages are whole", f"write `{whole}%`", f"{whole}%"
-        )
+        message = f"`{text}` is not a whole percentage"
+        return Wrong("P206", message, "percentages are whole", f"write `{whole}%`", f"{whole}%", rounded=True)
     if fraction and unit in _MILLISECONDS:
         return _fractional_duration(text, whole, fraction, unit)
     number = whole + (f".{fraction}" if fraction else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy_lang.diagnostics import ERROR, NOTE, WARNING, Diagnostic, Edit, Label
+from policy_lang.diagnostics import ERROR, NOTE, UNSAFE, WARNING, Diagnostic, Edit, Label
 from policy_lang.source import Span
 
 
@@ -21,8 +21,9 @@ class Report:
         *why: Label,
         help: str = "",
         fix: tuple[Edit, ...] = (),
+        safety: str = UNSAFE,
     ) -> None:
-        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, ERROR))
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, ERROR, safety))
 
     def warn(
         self,
@@ -33,8 +34,9 @@ class Report:
         *why: Label,
         help: str = "",
         fix: tuple[Edit, ...] = (),
+        safety: str = UNSAFE,
     ) -> None:
-        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING))
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, WARNING, safety))
 
     def note(
         self,
@@ -45,5 +47,6 @@ class Report:
         *why: Label,
         help: str = "",
         fix: tuple[Edit, ...] = (),
+        safety: str = UNSAFE,
     ) -> None:
-        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, NOTE))
+        self.findings.append(Diagnostic(code, message, Label(span, label), why, help, fix, NOTE, safety))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from policy_lang.diagnostics import WARNING, Diagnostic, Edit, Label
+from policy_lang.diagnostics import KEEPS, WARNING, Diagnostic, Edit, Label
 from policy_lang.resolve.files import Unit
 from policy_lang.source import Source, Span
 
@@ -33,8 +33,8 @@ def suppress(
 ) -> list[Diagnostic]:
     """The findings of a file without those it allows, and with what is wrong with its suppressions.
 
-    ``looked_for`` are the rules that have run: of another nobody knows whether its suppression is of use. What is in
-    ``kept`` cannot be silenced.
+    ``looked_for`` are the codes of rules that were looked for: of another nobody knows whether its suppression is of
+    use. What is in ``kept`` cannot be silenced.
     """
     if "policy" not in unit.source.text or "#" not in unit.source.text:
         return findings
@@ -78,7 +78,7 @@ def _unused(suppression: Suppression) -> Diagnostic:
 
 
 def _problem(code: str, message: str, span: Span, label: str, help: str, fix: tuple[Edit, ...] = ()) -> Diagnostic:
-    return Diagnostic(code, message, Label(span, label), (), help, fix, WARNING)
+    return Diagnostic(code, message, Label(span, label), (), help, fix, WARNING, KEEPS)
 
 
 def _suppressions(unit: Unit, problems: list[Diagnostic]) -> list[Suppression]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from engine.core.vocabulary import RESOURCES, TREE_RESOURCES
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.lexer import NEWLINE, Token
 from policy_lang.names import a
 from policy_lang.parser import MISSING
 from policy_lang.recovery.site import STATEMENTS, Site
+from policy_lang.removals import alone
+from policy_lang.source import Span
 
 HOMES: dict[str, frozenset[str]] = {
     "limits": frozenset((*RESOURCES, "override", "locked")),
@@ -53,6 +55,7 @@ def unclosed(site: Site) -> bool:
         Label(site.at(parser.tokens[first + 2]), "a new statement starts here"),
         help="add `}` on a line of its own before it",
         fix=(Edit(site.span(here, here), "}\n"),),
+        safety=SAYS,
     )
     return True
 
@@ -73,6 +76,7 @@ def end_of_file(site: Site) -> None:
         Label(site.span(last, last), "the file ends here"),
         help="add `}` on a line of its own at the end",
         fix=(Edit(site.span(end, end), "}\n" if text.endswith("\n") else "\n}\n"),),
+        safety=SAYS,
     )
 
 
@@ -121,8 +125,10 @@ def _outside(site: Site, first: Token, home: str) -> bool:
         site.report("P106", message, label, help=f"write it between `{header}` and `}}`")
         site.skip()
         return True
-    site.report("P106", message, label, help=f"add `{header}` on a line above it")
     at = first.start
+    line = site.parser.source.line_start(at)
+    fix = () if named else (Edit(site.span(line, line), f"{header}\n"),)
+    site.report("P106", message, label, help=f"add `{header}` on a line above it", fix=fix, safety=SAYS)
     name = [Token(f"{MISSING}STRING", "", at, at)] if named else []
     site.replace(0, Token("NAME", home, at, at), *name, Token("_LB", "{", at, at), Token(NEWLINE, "", at, at))
     return True
@@ -153,6 +159,7 @@ def one_line(site: Site) -> bool:
             Label(site.span(before.start, before.end), "the block's lines start below it"),
             help="a block has one statement a line",
             fix=(Edit(site.span(before.end, token.start), "\n  "),),
+            safety=SAYS,
         )
         site.one_line_block = True
         site.replace(0, newline)
@@ -168,6 +175,7 @@ def one_line(site: Site) -> bool:
                 Label(site.at(token), "move it to the next line"),
                 help="a block has one statement a line",
                 fix=(Edit(site.span(before.end, token.start), "\n"),),
+                safety=SAYS,
             )
         site.one_line_block = False
         site.replace(0, newline)
@@ -189,7 +197,8 @@ def brace_below(site: Site) -> bool:
             Label(site.at(following)),
             Label(header, "here"),
             help="write ` {` behind the header of the block",
-            fix=(Edit(site.span(token.start, following.end), " {"),),
+            fix=_brace_moved(site.span(following.start, following.end), header),
+            safety=SAYS,
         )
         site.replace(1)
         return True
@@ -205,6 +214,13 @@ def brace_below(site: Site) -> bool:
         Label(header, "expected `{`"),
         help="add ` {` at the end of the line",
         fix=(Edit(header, " {"),),
+        safety=SAYS,
     )
     site.replace(0, brace)
     return True
+
+
+def _brace_moved(brace: Span, header: Span) -> tuple[Edit, ...]:
+    """A `{` to the end of its block's header; what stands between them, a comment perhaps, stays."""
+    line = alone(brace)
+    return (Edit(header, " {"), Edit(line or brace, ""))

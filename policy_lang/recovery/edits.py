@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.lexer import NEWLINE, STRAY, Token
 from policy_lang.parser import MISSING, RESERVED
 from policy_lang.recovery.site import Site
@@ -29,6 +29,7 @@ def missing_then(site: Site) -> bool:
         Label(site.at(token), "a step of the ladder"),
         help=f"write `then {token.text}`",
         fix=(Edit(site.span(token.start, token.start), "then "),),
+        safety=SAYS,
     )
     site.replace(0, then)
     return True
@@ -43,7 +44,8 @@ def needless_then(site: Site) -> bool:
     twice = before is not None and before.text == "then"
     label = Label(site.at(token), "a second one" if twice else "only the steps after the first have one")
     fix = (Edit(site.span(token.start, rest[0].start), ""),)
-    site.report("P100", "unexpected `then`", label, help=f"leave it out: `{rest[0].text}` follows directly", fix=fix)
+    help = f"leave it out: `{rest[0].text}` follows directly"
+    site.report("P100", "unexpected `then`", label, help=help, fix=fix, safety=SAYS)
     site.replace(1)
     return True
 
@@ -121,7 +123,7 @@ def swapped(site: Site) -> bool:
     better = f"{rest[0].text} {token.text}"
     label = Label(both, f"expected `{rest[0].text}` first")
     message = f"`{token.text}` and `{rest[0].text}` are in the wrong order"
-    site.report("P100", message, label, help=f"write `{better}`", fix=(Edit(both, better),))
+    site.report("P100", message, label, help=f"write `{better}`", fix=(Edit(both, better),), safety=SAYS)
     site.replace(2, rest[0], token)
     return True
 
@@ -152,14 +154,13 @@ def _report_missing(site: Site, kind: str, wanted: str, spelling: str) -> None:
         return
     if token.kind == NEWLINE:
         help, fix = (f"add `{spelling}`", (Edit(place, f" {spelling}"),)) if spelling else ("", ())
-        site.report("P101", "this statement is not finished", label, help=help, fix=fix)
+        site.report("P101", "this statement is not finished", label, help=help, fix=fix, safety=SAYS)
         return
     word = site.word(token)
     if spelling:
         fix = (Edit(place, f"{spelling} "),)
-        site.report(
-            "P101", f"`{spelling}` is missing before `{word}`", label, help=f"write `{spelling} {word}`", fix=fix
-        )
+        message, help = f"`{spelling}` is missing before `{word}`", f"write `{spelling} {word}`"
+        site.report("P101", message, label, help=help, fix=fix, safety=SAYS)
     else:
         site.report("P101", f"{_NOUNS[kind]} is missing before `{word}`", label)
 

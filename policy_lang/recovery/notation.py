@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
 from policy_lang.lexer import NEWLINE, Token
 from policy_lang.recovery.site import Site
 from policy_lang.source import Span
@@ -33,7 +33,7 @@ def _drop(site: Site, message: str, shown: Span, help: str) -> bool:
     """Leave this token out."""
     token = site.token
     edit = Edit(site.span(token.start, token.end), "")
-    site.report("P109", message, Label(shown), help=help, fix=(edit,))
+    site.report("P109", message, Label(shown), help=help, fix=(edit,), safety=SAYS)
     site.replace(1)
     return True
 
@@ -41,7 +41,10 @@ def _drop(site: Site, message: str, shown: Span, help: str) -> bool:
 def _comment(site: Site) -> bool:
     token = site.token
     sign = site.span(token.start, token.start + 2)
-    site.report("P109", "a comment starts with `#`", Label(sign), help="write `#`", fix=(Edit(sign, "#"),))
+    safety = SAYS if token.text.startswith("//") else UNSAFE  # behind the end of a `/* … */` may stand more
+    site.report(
+        "P109", "a comment starts with `#`", Label(sign), help="write `#`", fix=(Edit(sign, "#"),), safety=safety
+    )
     alone = site.parser.index == site.first and site.parser.tokens[site.parser.index + 1].kind == NEWLINE
     site.replace(2 if alone else 1)
     return True
@@ -53,7 +56,7 @@ def _semicolon(site: Site) -> bool:
     span = site.span(token.start, token.end)
     message = "a statement ends with its line, without `;`" if last else "one statement a line, without `;`"
     help, edit = ("remove it", Edit(span, "")) if last else ("start a new line here", Edit(span, "\n"))
-    site.report("P109", message, Label(span), help=help, fix=(edit,))
+    site.report("P109", message, Label(span), help=help, fix=(edit,), safety=SAYS)
     site.replace(1, *(() if last else (Token(NEWLINE, "", token.start, token.end),)))
     return True
 
@@ -87,6 +90,7 @@ def _range(site: Site) -> bool:
         Label(sign, "expected `..`"),
         help=f"write `..{high.text}`",
         fix=(Edit(sign, ".."),),
+        safety=SAYS,
     )
     site.replace(1, dots, high)
     return True
@@ -106,7 +110,7 @@ def _thousands(site: Site, number: Number) -> bool:
 def _join(site: Site, number: Number, whole: str, end: int, count: int, message: str) -> bool:
     """Read a number and the ``count`` tokens after it as one quantity."""
     span = site.span(number.span.start, end)
-    site.report("P109", message, Label(span), help=f"write `{whole}`", fix=(Edit(span, whole),))
+    site.report("P109", message, Label(span), help=f"write `{whole}`", fix=(Edit(span, whole),), safety=SAYS)
     site.parser.values[-1] = Number(span, whole)
     site.parser.end = end
     site.replace(count)

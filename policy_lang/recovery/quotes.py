@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.lexer import NEWLINE, OPEN_STRING, OTHER_STRING, STRAY, Token
 from policy_lang.parser import RESERVED
 from policy_lang.recovery.site import Site
@@ -119,6 +119,7 @@ def other_quotes(site: Site) -> bool:
         Label(span, "other quotes"),
         help=f"write `{string.text}`",
         fix=(Edit(span, string.text),),
+        safety=SAYS,
     )
     site.replace(1, string)
     return True
@@ -171,6 +172,7 @@ def _quote(site: Site, start: int, end: int) -> bool:
         Label(span, "expected a text"),
         help=f"write `{string}`",
         fix=(Edit(span, string),),
+        safety=SAYS,
     )
     site.replace(_tokens_until(site, end), Token("STRING", string, start, end))
     return True

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
-from policy_lang.diagnostics import Diagnostic, Edit, Label
+from policy_lang.diagnostics import SAYS, UNSAFE, Diagnostic, Edit, Label
 from policy_lang.expected import describe
 from policy_lang.lexer import END, NEWLINE, Token
 from policy_lang.names import nearest
 from policy_lang.parser import Parser
+from policy_lang.removals import alone
 from policy_lang.source import Span
 from policy_lang.tree import Name
 
@@ -128,9 +129,16 @@ class Site:
     # ---- reporting
 
     def report(
-        self, code: str, message: str, primary: Label, *secondary: Label, help: str = "", fix: tuple[Edit, ...] = ()
+        self,
+        code: str,
+        message: str,
+        primary: Label,
+        *secondary: Label,
+        help: str = "",
+        fix: tuple[Edit, ...] = (),
+        safety: str = UNSAFE,
     ) -> None:
-        self.findings.append(Diagnostic(code, message, primary, secondary, help, fix))
+        self.findings.append(Diagnostic(code, message, primary, secondary, help, fix, safety=safety))
 
     def report_unexpected(self) -> None:
         """The finding for what no particular repair has words for."""
@@ -141,13 +149,16 @@ class Site:
         if token.kind == NEWLINE:
             self.report("P101", "this statement is not finished", label)
         elif token.kind == "_RB" and self.opener() is None:
+            edit = Edit(alone(label.span) or label.span, "")
             label = label._replace(text="no block is open here")
-            self.report("P100", "unexpected `}`", label, help="remove it")
+            self.report("P100", "unexpected `}`", label, help="remove it", fix=(edit,), safety=SAYS)
         else:
             near = self.near(token, accepts)
             only = self.parser.tables.literals.get(accepts[0]) if len(accepts) == 1 else None
             help = f"did you mean `{near}`?" if near else f"write `{only}`" if only else ""
-            self.report("P100", f"unexpected `{self.word(token)}`", label, help=help)
+            better = near or only
+            fix = (Edit(label.span, better),) if better else ()
+            self.report("P100", f"unexpected `{self.word(token)}`", label, help=help, fix=fix)
 
     # ---- going on
 

@@ -3,8 +3,9 @@
 ``{"version": 1, "diagnostics": [...], "errors": n, "warnings": n, "notes": n}``; each diagnostic has ``code``,
 ``severity``, ``message``, ``primary`` and ``secondary`` labels (``file``, ``start`` and ``end`` as
 ``line`` and ``column`` from 1, the end exclusive, ``text``), ``help``, ``page`` (the command that says
-more) and ``fix``: the edits (``file``, ``start``, ``end``, ``replacement``) that make the finding go
-away, all of them or none.
+more), ``fix``: the edits (``file``, ``start``, ``end``, ``replacement``) that make the finding go
+away, all of them or none, and ``safety``: whether ``policy fix`` makes them unasked, ``safe`` or ``unsafe``, ``null``
+without a fix.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
         "help": finding.help,
         "page": finding.page,
         "fix": [{**_place(edit.span), "replacement": edit.replacement} for edit in finding.fix],
+        "safety": ("safe" if finding.is_safe else "unsafe") if finding.fix else None,
     }
 
 

@@ -99,6 +99,7 @@ def _fix(finding: Diagnostic) -> dict[str, Any]:
             }
             for name, edits in changes.items()
         ],
+        "properties": {"safety": "safe" if finding.is_safe else "unsafe"},
     }
 
 

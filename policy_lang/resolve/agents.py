@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.core.vocabulary import POOLABLE, RESOURCES, TREE_RESOURCES
-from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang import removals, tree
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT
 from policy_lang.report import Report
@@ -154,6 +154,8 @@ def _no_options(line: tree.Setting, name: str, report: Report) -> None:
             line.options[0].span,
             "has no meaning here",
             help="remove it: it is counted of each agent by itself, through all its runs",
+            fix=tuple(edit for option in line.options for edit in removals.behind(option.span)),
+            safety=SAYS,
         )
     if line.steps:
         report.error(
@@ -164,6 +166,8 @@ def _no_options(line: tree.Setting, name: str, report: Report) -> None:
             help="remove it: an agent for which there is no room is refused, and one too many at a time waits"
             if name == "concurrent"
             else "remove it: an agent for which there is no room is refused",
+            fix=tuple(edit for step in line.steps for edit in removals.step(step.span)),
+            safety=SAYS,
         )
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.quantities import COUNT, DURATION, PERCENT
+from policy_lang.removals import behind, whole_line
 from policy_lang.report import Report
 from policy_lang.resolve.limits import origin
 from policy_lang.resolve.steps import finalize_step
 from policy_lang.resolve.values import Amount, Use, Values
+from policy_lang.source import Span
 
 MAX_WINDOW = 64
 """Executions that a detector remembers at most. The model of the policy says the same."""
 
-_DETECTORS = {
+DETECTORS = {
     "same_args": (COUNT, False),
     "alternating": (COUNT, False),
     "failures": (COUNT, False),
@@ -126,10 +128,10 @@ def _check_whole(block: tree.Breaker, data: dict[str, Any], report: Report) -> N
 
 
 def _detector(line: tree.Trip, values: Values) -> dict[str, Any] | None:
-    kind = values.word(line.detector, tuple(_DETECTORS), "detector")
+    kind = values.word(line.detector, tuple(DETECTORS), "detector")
     if kind is None:
         return None
-    dimension, windowed = _DETECTORS[kind]
+    dimension, windowed = DETECTORS[kind]
     first = values.amount(line.value, Use(f"`{kind}`", dimension, line.detector.span, least=1))
     window = values.amount(line.of, Use("`of`", COUNT, least=1))
     if not _window_fits(line, kind, first, values.report):
@@ -147,7 +149,7 @@ def _detector(line: tree.Trip, values: Values) -> dict[str, Any] | None:
 
 
 def _window_fits(line: tree.Trip, kind: str, first: Amount | None, report: Report) -> bool:
-    windowed = _DETECTORS[kind][1]
+    windowed = DETECTORS[kind][1]
     if windowed and line.of is None:
         example = first.text if first else "50%" if kind == "failure_rate" else "10s"
         report.error(
@@ -159,7 +161,16 @@ def _window_fits(line: tree.Trip, kind: str, first: Amount | None, report: Repor
         )
         return False
     if not windowed and line.of is not None:
-        report.error("P209", f"`{kind}` takes no window", line.of.span, "has no meaning here", help="remove it")
+        of = Span(line.span.source, line.value.span.end, line.of.span.end)
+        report.error(
+            "P209",
+            f"`{kind}` takes no window",
+            line.of.span,
+            "has no meaning here",
+            help="remove it",
+            fix=(Edit(of, ""),),
+            safety=SAYS,
+        )
         return False
     return True
 
@@ -253,6 +264,8 @@ def _when_open(line: tree.WhenOpen, values: Values) -> dict[str, Any]:
             line.text.span,
             "nothing to tell the model",
             help="leave it out for the default text",
+            fix=behind(line.text.span),
+            safety=SAYS,
         )
         text = None
     return {"when_open": action, "text": text}
@@ -267,5 +280,6 @@ def _apply(line: tree.Apply, values: Values) -> dict[str, Any]:
             line.span,
             "outcomes count as they arrive",
             help="leave it out: outcomes then count in the model's order, once a round is complete",
+            fix=whole_line(line.span),
         )
     return {"apply": when} if when else {}

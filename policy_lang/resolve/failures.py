@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from engine.core.vocabulary import REASONS
-from policy_lang import tree
-from policy_lang.diagnostics import Label
+from policy_lang import removals, tree
+from policy_lang.diagnostics import SAYS, Label
 from policy_lang.names import quoted
 from policy_lang.quantities import DURATION
 from policy_lang.report import Report
@@ -92,7 +92,8 @@ def _reasons(line: tree.On, values: Values) -> dict[str, Span]:
             help="`*` is every reason but `host`",
         )
     found: dict[str, Span] = {}
-    for word in line.reasons or ():
+    words = line.reasons or ()
+    for place, word in enumerate(words):
         reason = "*" if isinstance(word, tree.Star) else values.word(word, tuple(REASONS), "reason")
         if reason is None:
             continue
@@ -104,6 +105,8 @@ def _reasons(line: tree.On, values: Values) -> dict[str, Span]:
                 "again",
                 Label(found[reason], "first here"),
                 help="name each reason once",
+                fix=removals.item(words[place - 1].span, word.span),
+                safety=SAYS,
             )
         found.setdefault(reason, word.span)
     return found
@@ -120,7 +123,14 @@ def _not_cured(places: dict[str, Span], steps: tuple[tree.Step, ...], report: Re
             "fails the same way again",
             *(Label(places[reason], "the same request has the same fault") for reason in named[:1]),
             help="remove this `retry`" if len(named) == len(places) else f"give {quoted(named, 'and')} another rule",
+            fix=removals.step(retry.span, _following(retry, steps)) if len(named) == len(places) else (),
         )
+
+
+def _following(step: tree.Step, steps: tuple[tree.Step, ...]) -> Span | None:
+    """The place of the step behind another."""
+    behind = steps[steps.index(step) + 1 :]
+    return behind[0].span if behind else None
 
 
 # ---- steps
@@ -180,7 +190,7 @@ def _step(step: tree.Step, values: Values) -> dict[str, Any] | None:
 def _fallback(step: tree.Fallback, values: Values) -> dict[str, Any] | None:
     places: dict[str, Span] = {}
     last = ""
-    for word in step.clients:
+    for place, word in enumerate(step.clients):
         name = values.client(word)
         if name in places:
             values.report.error(
@@ -190,6 +200,8 @@ def _fallback(step: tree.Fallback, values: Values) -> dict[str, Any] | None:
                 "again",
                 Label(places[name], "first here"),
                 help="a client that has failed is not asked again: name each once",
+                fix=removals.item(step.clients[place - 1].span, word.span),
+                safety=SAYS,
             )
         elif name is not None:
             places[name] = word.span

@@ -48,6 +48,11 @@ class Unit:
         """Was there something that could not be read? Then what seems absent may only be misspelt."""
         return any(_is_broken(statement) for statement in self.file.statements)
 
+    @property
+    def importable(self) -> bool:
+        """May other files import it? Then its names may be used where nobody sees it from here."""
+        return all(isinstance(statement, IMPORTED) for statement in self.file.statements)
+
     def chain(self) -> list[Unit]:
         """This file and what it extends, nearest first."""
         units: list[Unit] = [self]

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.core.vocabulary import LANG
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
+from policy_lang.removals import moved
 from policy_lang.resolve.agents import AgentBlock, TreeRules, add_agent
 from policy_lang.resolve.breakers import BreakerLine, breaker
 from policy_lang.resolve.files import Unit
@@ -62,6 +63,8 @@ class Layer(Rules):
                 "",
                 Label(statements[0].span.head(), "stands before it"),
                 help="move it to the top of the file",
+                fix=moved(header.span, header.span.source.line_start(statements[0].span.start)),
+                safety=SAYS,
             )
         self.name = self.values.plain(header.name, "the name of a policy", "give it a name people know it by")
         if isinstance(header.lang, tree.Number) and header.lang.text != str(LANG):
@@ -80,11 +83,18 @@ class Layer(Rules):
         at = statements[0].span.head() if statements else Span(source, 0, 0)
         message = "this file has no `policy` line" if statements else "this file contains no policy"
         name = os.path.basename(source.name).removesuffix(".policy")
-        name = name if re.fullmatch(r"[\w.-]+", name) else "name"
+        known = re.fullmatch(r"[\w.-]+", name)
+        name = name if known else "name"
         line = f'policy "{name}" lang {LANG}'
         fix = (Edit(Span(source, at.start, at.start), f"{line}\n"),)
         self.report.error(
-            "P111", message, at, "expected before this" if statements else "", help=f"begin with `{line}`", fix=fix
+            "P111",
+            message,
+            at,
+            "expected before this" if statements else "",
+            help=f"begin with `{line}`",
+            fix=fix,
+            safety=SAYS if statements and known else UNSAFE,
         )
 
     # ---- statements

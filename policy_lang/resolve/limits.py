@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from engine.core.vocabulary import RESOURCES, SCOPES, TREE_RESOURCES, Resource, limit_name
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY, text_of
+from policy_lang.removals import behind
 from policy_lang.report import Report
 from policy_lang.resolve.ladders import ladder
 from policy_lang.resolve.values import Amount, Use, Values
@@ -173,7 +174,13 @@ class _Options:
         elif self.resource.name != "tool_calls":
             word = option.span.text
             self.report.error(
-                "P209", f"`{word}` is for `tool_calls` only", option.span, "has no meaning here", help="remove it"
+                "P209",
+                f"`{word}` is for `tool_calls` only",
+                option.span,
+                "has no meaning here",
+                help="remove it",
+                fix=behind(option.span),
+                safety=SAYS,
             )
         else:
             self.atomic = isinstance(option, tree.Atomic)
@@ -189,6 +196,8 @@ class _Options:
                 option.span,
                 f"no `{self.resource.name}` is used while people are awaited",
                 help="remove it",
+                fix=behind(option.span),
+                safety=SAYS,
             )
 
     def _take_scope(self, option: tree.Per) -> None:
@@ -200,6 +209,8 @@ class _Options:
                 option.span,
                 "it is measured for each attempt",
                 help="remove it",
+                fix=behind(option.span),
+                safety=SAYS,
             )
             return
         scope = self.values.word(option.scope, SCOPES, "scope")
@@ -215,13 +226,16 @@ class _Options:
 
     def _take_reserve(self, option: tree.Reserve) -> None:
         if not self.resource.reservable:
-            help = (
-                "a counted resource needs none: the last one is the final call's"
-                if self.resource.name == "llm_calls"
-                else "remove it"
-            )
             self.report.error(
-                "P209", f"`{self.resource.name}` takes no reserve", option.span, "has no meaning here", help=help
+                "P209",
+                f"`{self.resource.name}` takes no reserve",
+                option.span,
+                "has no meaning here",
+                help="a counted resource needs none: the last one is the final call's"
+                if self.resource.name == "llm_calls"
+                else "remove it",
+                fix=behind(option.span),
+                safety=SAYS,
             )
             return
         use = Use("`reserve`", self.resource.unit, None, least=1, zero="leave the reserve out")
@@ -259,7 +273,25 @@ def _check_amounts(line: LimitLine, options: _Options, resource: Resource, repor
             "nothing would be left for the final call",
             Label(most.span, "all of it may be spent before"),
             help=f"keep some back: `{resource.name} {most.text} reserve {example} then finalize`",
+            fix=_added(line.node, f"reserve {example}"),
         )
+
+
+def _added(line: tree.Setting, option: str) -> tuple[Edit, ...]:
+    """The edit that writes one more option."""
+    end = max([line.value.span.end, *(other.span.end for other in line.options)])
+    return (Edit(Span(line.span.source, end, end), f" {option}"),)
+
+
+def stated(line: LimitLine) -> bool:
+    """Does all that the limit grants stand in it as numbers? What a `param` stands for, a host may change."""
+    node = line.node
+    if not isinstance(node, tree.Setting):
+        return False
+    values: list[object] = [node.value]
+    for part in (*node.options, *node.steps):
+        values += [getattr(part, field, None) for field in ("value", "by", "up_to", "times")]
+    return not any(isinstance(value, tree.Name) for value in values)
 
 
 def _check_asking(line: LimitLine, report: Report) -> None:

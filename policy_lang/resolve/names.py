@@ -114,12 +114,13 @@ def constant(value: tree.Constant, report: Report) -> Meaning:
 
 def quantity(number: tree.Number, report: Report) -> Quantity | None:
     """A quantity, or ``None`` and a finding."""
-    from policy_lang.diagnostics import Edit
+    from policy_lang.diagnostics import SAYS, UNSAFE, Edit
 
     found = parse(number.text)
     if isinstance(found, Wrong):
         fix = (Edit(number.span, found.better),) if found.better else ()
-        report.error(found.code, found.message, number.span, found.label, help=found.help, fix=fix)
+        safety = UNSAFE if found.rounded else SAYS
+        report.error(found.code, found.message, number.span, found.label, help=found.help, fix=fix, safety=safety)
         return None
     return found
 

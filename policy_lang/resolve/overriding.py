@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import KEEPS, UNSAFE, Edit, Label
+from policy_lang.removals import whole_line
 from policy_lang.report import Report
-from policy_lang.resolve.limits import LimitLine
+from policy_lang.resolve.limits import LimitLine, stated
 from policy_lang.source import Span
 
 Known: TypeAlias = dict[tuple[str, str | None], LimitLine]
@@ -79,6 +80,7 @@ def locked(line: LimitLine, base: LimitLine, report: Report, whose: str = "base"
         "cannot be changed" if whose == "base" else "cannot be loosened",
         Label(_whole(base), "locked here"),
         help="remove this limit" if whose == "base" else f"stay within the {whose}'s limit, or remove this one",
+        fix=whole_line(line.node.span) if whose == "base" else (),
     )
 
 
@@ -117,6 +119,7 @@ def idle_override(line: LimitLine, why: str, base: LimitLine | None, report: Rep
         *labels,
         help="remove `override`",
         fix=(Edit(gap, ""),),
+        safety=KEEPS if stated(line) and (base is None or stated(base)) else UNSAFE,
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from engine.core.vocabulary import PREFER_ORDER, RESOURCES, TREE_RESOURCES
 from policy_lang import tree
-from policy_lang.diagnostics import Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.names import quoted
 from policy_lang.quantities import COUNT, MAX, MONEY, text_of
+from policy_lang.removals import behind, item, whole_line
 from policy_lang.report import Report
 from policy_lang.resolve.ladders import ladder
 from policy_lang.resolve.limits import LimitLine, origin
@@ -66,10 +67,12 @@ def _final_fields(line: tree.FinalLine, values: Values) -> dict[str, Any]:
 
 def _prefer(line: tree.Prefer, values: Values) -> list[str]:
     names: list[str] = []
-    for word in line.names:
+    for place, word in enumerate(line.names):
         name = values.word(word, PREFER_ORDER, "reason for a final call")
         if name in names:
-            values.report.error("P210", f"`{name}` is preferred twice", word.span, "again", help="name each once")
+            fix = item(line.names[place - 1].span, word.span)
+            message = f"`{name}` is preferred twice"
+            values.report.error("P210", message, word.span, "again", help="name each once", fix=fix, safety=SAYS)
         elif name:
             names.append(name)
     return names
@@ -106,6 +109,8 @@ def _mode(line: tree.Mode | tree.ModeUsing, values: Values) -> dict[str, Any]:
             line.text.span,
             "nothing to tell the model",
             help="leave it out for the default text",
+            fix=behind(line.text.span),
+            safety=SAYS,
         )
         text = None
     return {"mode": mode, "text": text, "using": None} if mode else {}
@@ -133,6 +138,8 @@ def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
             line.resource.span,
             "an agent too many is refused, and nobody warned before",
             help="remove it",
+            fix=whole_line(line.span),
+            safety=SAYS,
         )
     if resource == "attempt_wall":
         values.report.error(
@@ -205,9 +212,9 @@ def _percent_fits(percent: Amount, report: Report) -> bool:
         report.error("P310", "a threshold of 0% is crossed before anything happens", percent.span, "expected 1% to 99%")
         return False
     label = "the limit itself acts here" if percent.value == 100 else "the limit acts before"
-    report.error(
-        "P310", f"a threshold of {percent.value}% is never of use", percent.span, label, help="write 99% or less"
-    )
+    fix = (Edit(percent.span, "99%"),) if percent.text[:1].isdigit() else ()
+    message = f"a threshold of {percent.value}% is never of use"
+    report.error("P310", message, percent.span, label, help="write 99% or less", fix=fix)
     return False
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang import removals, tree
+from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
 from policy_lang.quantities import DURATION
 from policy_lang.report import Report
 from policy_lang.resolve.values import Use, Values
@@ -39,6 +39,7 @@ def finalize_text(step: tree.Finalize, values: Values) -> str | None:
             "nothing to tell the model",
             help="write `finalize` alone for the default instruction",
             fix=(Edit(gap, ""),),
+            safety=SAYS,
         )
         return None
     return text
@@ -85,6 +86,8 @@ def _waits(every: tree.Every, values: Values) -> tuple[int, int, bool] | None:
             "",
             Label(high.span, "the longest"),
             help=f"write `every {high.text}..{low.text}`",
+            fix=(Edit(low.span, high.text), Edit(high.span, low.text)),
+            safety=SAYS,
         )
         return None
     return low.value, high.value, every.jitter is not None
@@ -105,4 +108,6 @@ def unreachable(step: tree.Step, ended: tree.Step, report: Report, why: str = ""
         else "remove it"
         if why
         else f"put it before `{word}`, or remove it",
+        fix=removals.step(step.span),
+        safety=SAYS if same or why else UNSAFE,
     )

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from engine.core.vocabulary import COUNTED, PREFER_ORDER, REASONS, RESOURCES, TREE_RESOURCES
 from policy_lang import tree
 from policy_lang.cases import Asked, Case, Event, Expectation, Given
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, Edit, Label
 from policy_lang.names import nearest, quoted
 from policy_lang.quantities import COUNT, DURATION, MONEY, Quantity
+from policy_lang.removals import moved
 from policy_lang.resolve.names import quantity
 from policy_lang.resolve.values import Use, Values
 from policy_lang.source import Span
@@ -127,6 +128,8 @@ class _Block:
                 "too late: the run has begun",
                 Label(lines[0].span, "it begins here"),
                 help="move it to the top of the test",
+                fix=moved(line.span, line.span.source.line_start(lines[0].span.start)),
+                safety=SAYS,
             )
 
     def _given(self, counter: tree.Counter, given: list[Given]) -> Given | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from policy_lang import tree
-from policy_lang.diagnostics import Label
+from policy_lang.diagnostics import SAYS, Label
 from policy_lang.quantities import DURATION
+from policy_lang.removals import behind
 from policy_lang.resolve.limits import origin
 from policy_lang.resolve.steps import retry_step
 from policy_lang.resolve.values import Use, Values
@@ -96,6 +97,8 @@ def _answer(phrase: tree.Phrase | None, clause: str, values: Values) -> str | No
             phrase.span,
             "nothing to tell the model",
             help="leave it out for the default text",
+            fix=behind(phrase.span),
+            safety=SAYS,
         )
         return None
     return text

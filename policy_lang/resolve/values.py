@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
 from policy_lang.names import a, nearest, quoted
-from policy_lang.quantities import COUNT, PERCENT, TITLES, Quantity, decimal, misfit, text_of
+from policy_lang.quantities import COUNT, MONEY, PERCENT, TITLES, Quantity, decimal, misfit, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
 from policy_lang.source import Span
@@ -88,10 +88,11 @@ class Values:
             help, better = misfit(found, use.dimension)
             where = definition.statement.value.span if definition else span
             fix = (Edit(where, better),) if better else ()
+            # Of money and percentages only the sign is missing; a number without a unit may be seconds or minutes.
+            safety = SAYS if use.dimension in (MONEY, PERCENT) else UNSAFE
             label = "this has no unit" if decimal(found.text) else f"this is {a(TITLES[found.dimension])}"
-            self.report.error(
-                "P202", f"{use.subject} takes {a(TITLES[use.dimension])}", span, label, *why, help=help, fix=fix
-            )
+            message = f"{use.subject} takes {a(TITLES[use.dimension])}"
+            self.report.error("P202", message, span, label, *why, help=help, fix=fix, safety=safety)
             return None
         if found.value < use.least:
             label = f"expected at least {text_of(use.least, use.dimension)}"

@@ -100,6 +100,17 @@ def run(rules: Iterable[Entry], policy: Subject, report: Report) -> None:
             import_module(f"policy_lang.rules.{rule.module}").check(policy, report)
 
 
+def looked_for(rules: Iterable[Entry], policy: Subject) -> set[str]:
+    """Codes that would have been told if there were anything to tell: of the others nobody knows.
+
+    Some rules look at what is known around the policy only, and most do not look at what cannot be read.
+    """
+    if policy.broken or any(finding.is_error for finding in policy.resolved.findings):
+        return set()
+    unknown = {name for name, known in _known(policy).items() if not known}
+    return {rule.code for rule in rules if rule.about not in unknown}
+
+
 def _there(policy: Subject) -> set[str]:
     """What this policy has, and what is known around it."""
     found = {""}
@@ -113,14 +124,18 @@ def _there(policy: Subject) -> set[str]:
         found.add("names")
     if policy.agents.span or policy.agents.agents:
         found.add("agents")
+    return found | {name for name, there in _known(policy).items() if there}
+
+
+def _known(policy: Subject) -> dict[str, bool]:
+    """What may be known around a policy, and is it?"""
     around = policy.around
-    known = {
+    return {
         "declared tools": around.tools is not None,
         "declared clients": bool(around.clients),
         "host": around.host is not None,
         "states": around.seconds is not None,
     }
-    return found | {name for name, there in known.items() if there}
 
 
-__all__ = ["ALWAYS", "BY_CODE", "NOTE", "OFF", "RULES", "Entry", "run"]
+__all__ = ["ALWAYS", "BY_CODE", "NOTE", "OFF", "RULES", "Entry", "looked_for", "run"]

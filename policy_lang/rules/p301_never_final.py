@@ -21,15 +21,17 @@ Good:
       tool_iterations  5  then finalize "Answer with what you have."
     }
 
-Fix: changes the meaning: it writes the number of calls that the message names.
+Fix: unsafe: it writes the number of calls that the message names, or the `finalize`.
 """
 
 from __future__ import annotations
 
-from policy_lang.diagnostics import Label
+from policy_lang import tree
+from policy_lang.diagnostics import Edit, Label
 from policy_lang.report import Report
 from policy_lang.rules.shared import Budget, budgets, final_step, written
 from policy_lang.rules.subject import Subject
+from policy_lang.source import Span
 
 
 def check(policy: Subject, report: Report) -> None:
@@ -72,4 +74,11 @@ def _agent(budget: Budget, report: Report) -> None:
         f"{budget.needed} calls would be needed",
         Label(final_step(budget.rounds).span, "never reached"),
         help=f"write `llm_calls {calls.value.text} then finalize`, so that it answers all the same",
+        fix=_finalize(calls.node),
     )
+
+
+def _finalize(line: tree.Node) -> tuple[Edit, ...]:
+    """The edit that writes `then finalize` behind a limit without a ladder."""
+    end = line.span.end
+    return () if getattr(line, "steps", ()) else (Edit(Span(line.span.source, end, end), " then finalize"),)

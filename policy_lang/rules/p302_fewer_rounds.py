@@ -21,7 +21,7 @@ Good:
       tool_iterations  5  then finalize
     }
 
-Fix: changes the meaning: it writes the number of calls that the message names.
+Fix: unsafe: it writes the number of calls that the message names.
 """
 
 from __future__ import annotations

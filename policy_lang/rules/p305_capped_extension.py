@@ -18,17 +18,18 @@ Good:
       tool_iterations  5  then extend 5 once  then finalize
     }
 
-Fix: safe: it writes the number that is in force.
+Fix: safe or unsafe: it writes the number that is in force. Where one of the two numbers is a name, it is unsafe: the
+number may be another for a host that sets a `param`.
 """
 
 from __future__ import annotations
 
 from engine.core.vocabulary import RESOURCES
 from policy_lang import tree
-from policy_lang.diagnostics import Edit, Label
+from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
 from policy_lang.quantities import text_of
 from policy_lang.report import Report
-from policy_lang.resolve.limits import LimitLine
+from policy_lang.resolve.limits import LimitLine, stated
 from policy_lang.rules.shared import steps_of
 from policy_lang.rules.subject import Subject
 
@@ -52,4 +53,5 @@ def _capped(line: LimitLine, most: int, report: Report) -> None:
         Label(line.value.span, "the limit"),
         help=f"write `extend {shown} once`",
         fix=(Edit(by, shown),),
+        safety=SAYS if stated(line) else UNSAFE,
     )

@@ -21,18 +21,20 @@ Good:
     [lint]
     tools = ["search_web", "search_files"]
 
-Fix: none; which tool is meant is yours to say.
+Fix: unsafe: it writes the declared tool that may be meant, if one is a typo away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policy_lang.diagnostics import Edit
 from policy_lang.globs import covers
 from policy_lang.names import nearest, quoted
 from policy_lang.report import Report
 from policy_lang.rules.shared import patterns
 from policy_lang.rules.subject import Subject
+from policy_lang.texts import quote
 
 
 def check(policy: Subject, report: Report) -> None:
@@ -42,7 +44,8 @@ def check(policy: Subject, report: Report) -> None:
             continue
         near = _near(glob, known or ())
         help = f"did you mean `{near}`?" if near else f"declared are {quoted(known[:5], 'and')}" if known else ""
-        report.warn("P317", f"no declared tool matches `{glob}`", span, "of no effect", help=help)
+        fix = (Edit(span, quote(near)),) if near else ()
+        report.warn("P317", f"no declared tool matches `{glob}`", span, "of no effect", help=help, fix=fix)
 
 
 def _near(glob: str, tools: Sequence[str]) -> str | None:

@@ -20,7 +20,8 @@ Good:
       wall  patience
     }
 
-Fix: safe: it removes the line.
+Fix: safe or unsafe: it removes the line. That is safe for a `let` of a file that nobody can import, one with limits
+for example; another file may use the `let`s of one that only has tools and texts, and a host may set a `param`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from __future__ import annotations
 import re
 
 from policy_lang import tree
+from policy_lang.diagnostics import KEEPS, UNSAFE
+from policy_lang.removals import whole_line
 from policy_lang.report import Report
 from policy_lang.resolve.files import Unit
 from policy_lang.resolve.names import Definition, Names
-from policy_lang.rules.shared import whole_line
 from policy_lang.rules.subject import Subject
 from policy_lang.source import Span
 
@@ -48,10 +50,11 @@ def check(policy: Subject, report: Report) -> None:
             and definition.meaning is not None
             and not re.search(rf"\b{re.escape(definition.name)}\b", unread)
         ):
-            _unused(definition, report)
+            _unused(definition, policy.unit, report)
 
 
-def _unused(definition: Definition, report: Report) -> None:
+def _unused(definition: Definition, unit: Unit, report: Report) -> None:
+    private = isinstance(definition.statement, tree.Let) and not unit.importable
     report.warn(
         "P319",
         f"`{definition.name}` is never used",
@@ -59,6 +62,7 @@ def _unused(definition: Definition, report: Report) -> None:
         "",
         help=f"use it, or remove this `{definition.kind}`",
         fix=whole_line(definition.statement.span),
+        safety=KEEPS if private else UNSAFE,
     )
 
 

@@ -29,7 +29,7 @@ Good:
     model = "small-1"
     max_output = 8_000
 
-Fix: safe: it writes the longest answer that there can be.
+Fix: unsafe: it writes the longest answer that there can be, so that more is left for other calls.
 """
 
 from __future__ import annotations

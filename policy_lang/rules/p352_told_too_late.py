@@ -22,12 +22,12 @@ Good:
     }
     at 60% of llm_calls  tell "{left} calls are left: come to an end."
 
-Fix: none; when the model should know is yours to say.
+Fix: unsafe: it writes the largest percentage that is told in time, if there is one.
 """
 
 from __future__ import annotations
 
-from policy_lang.diagnostics import Label
+from policy_lang.diagnostics import Edit, Label
 from policy_lang.report import Report
 from policy_lang.resolve.limits import LimitLine
 from policy_lang.rules.subject import Subject
@@ -45,14 +45,17 @@ def check(policy: Subject, report: Report) -> None:
                 continue
             limit = limits[0]
             if (last := _last_percent(limit, reactive)) is not None and line.data["percent"] > last:
+                place = line.node.percent.span
+                fix = (Edit(place, f"{last}%"),) if last > 0 and place.text[:1].isdigit() else ()
                 help = f"write {last}% or less" if last > 0 else "remove it: there is no call that could carry it"
                 report.warn(
                     "P352",
                     f"at {line.data['percent']}% of this limit the next call is the final one, which carries no notice",
-                    line.node.percent.span,
+                    place,
                     "never told",
                     Label(limit.value.span, "the limit"),
                     help=help,
+                    fix=fix,
                 )
 
 

@@ -31,15 +31,16 @@ Good:
       llm_calls  20
     }
 
-Fix: safe: it removes the line.
+Fix: unsafe: it removes the line. The policy means the same today; whoever pinned the number on purpose would lose that.
 """
 
 from __future__ import annotations
 
 from policy_lang.diagnostics import Label
+from policy_lang.removals import whole_line
 from policy_lang.report import Report
 from policy_lang.resolve.limits import LimitLine
-from policy_lang.rules.shared import says_the_same, whole_line
+from policy_lang.rules.shared import says_the_same
 from policy_lang.rules.subject import Subject
 
 

@@ -27,15 +27,17 @@ Good:
     policy "texts" lang 1
     let wrap_up = "Answer with what you have."
 
-Fix: safe: it removes the line.
+Fix: safe or unsafe: it removes the line. That is safe in a file that nobody can import, one with limits for example;
+otherwise a file that imports this one may use what the line brings.
 """
 
 from __future__ import annotations
 
 from policy_lang import tree
+from policy_lang.diagnostics import KEEPS, UNSAFE
+from policy_lang.removals import whole_line
 from policy_lang.report import Report
 from policy_lang.resolve.files import Unit
-from policy_lang.rules.shared import whole_line
 from policy_lang.rules.subject import Subject
 
 
@@ -55,6 +57,7 @@ def check(policy: Subject, report: Report) -> None:
                 "changes nothing",
                 help="use one of its names, or remove it",
                 fix=whole_line(line.span),
+                safety=UNSAFE if unit.importable else KEEPS,
             )
 
 

@@ -32,15 +32,6 @@ def written(amount: Amount, better: str) -> tuple[Edit, ...]:
     return (Edit(amount.span, better),) if amount.span.text[:1] in "$0123456789" else ()
 
 
-def whole_line(span: Span) -> tuple[Edit, ...]:
-    """The edit that removes a statement of one line, its line end included; none if it shares lines with others."""
-    source = span.source
-    start, end = source.line_start(span.start), source.line_end(span.end)
-    if source.text[start : span.start].strip() or source.text[span.end : end].strip():
-        return ()
-    return (Edit(Span(source, start, source.next_line(span.end)), ""),)
-
-
 class Budget(NamedTuple):
     """Model calls and tool rounds that both bind one agent, where the rounds end in a final call.
 

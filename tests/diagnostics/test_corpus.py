@@ -104,4 +104,6 @@ def test_a_fix_makes_its_finding_go_away(name: str) -> None:
         after = checks(fixed, source.name, root=root, params=params, clients=clients)[1]
         same = (finding.code, finding.message)
         count = [(f.code, f.message) for f in before].count(same), [(f.code, f.message) for f in after].count(same)
-        assert count[1] < count[0], (name, finding.code, finding.message, finding.fix)
+        # Of steps that are never reached only the first is told; with that one gone it is the next.
+        shorter = all(not edit.replacement for edit in finding.fix)
+        assert shorter or count[1] < count[0], (name, finding.code, finding.message, finding.fix)
