@@ -47,7 +47,8 @@ PLAIN = ToolFacts(False, "", "", (), 0)
 
 
 class ToolRules:
-    """The tool rules of one policy. ``counters``: how many of them count executions."""
+    """The tool rules of one policy. ``counters``: how many of them count executions; ``limited``: these, with the place
+    of each in the state's ``tool_counts``."""
 
     def __init__(self, policy: Policy) -> None:
         rules = sorted(policy.tools, key=_fixed_order)
@@ -56,6 +57,7 @@ class ToolRules:
         self._limited = tuple((_matcher(rule.glob), rule, index) for index, rule in enumerate(limited))
         self._breakers = tuple((_matcher(b.glob), i) for i, b in enumerate(breakers_of(policy)))
         self.counters = len(limited)
+        self.limited = tuple((rule, index) for index, rule in enumerate(limited))
         self.facts = lru_cache(maxsize=4096)(self._facts)
 
     def _facts(self, name: str) -> ToolFacts:

@@ -1,4 +1,4 @@
-"""``policy explain FILE``: what a policy says, in English, in full, as code or as JSON.
+"""``policy explain FILE``: what a policy says, in English, in full, as code or as JSON. Of a journal: one decision.
 
 Exit 0 if the policy could be read, 1 if it has errors (shown as ``policy check`` shows them), 2 if the file cannot be
 read, or if there is no such code.
@@ -18,15 +18,24 @@ if TYPE_CHECKING:
     from engine.core.policy import Policy
     from policy_lang.diagnostics import Diagnostic
 
+_DATABASE = b"SQLite format 3\0"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a policy file, or the code of a finding such as P201")
+    parser.add_argument(
+        "file", metavar="FILE", help="a policy file, the code of a finding such as P201, or a journal of runs"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--effective", action="store_true", help="the whole policy as one file, every line with its origin"
     )
     how.add_argument("--code", action="store_true", help="the Python that decides, made from this policy")
-    how.add_argument("--json", action="store_true", help="the policy as JSON, with its fingerprint")
+    how.add_argument(
+        "--json", action="store_true", help="the policy as JSON, with its fingerprint; of a journal, its facts"
+    )
+    of_run = parser.add_argument_group("of a journal")
+    of_run.add_argument("--run", dest="run_id", metavar="ID", help="the run (its id, or how the id begins)")
+    of_run.add_argument("--step", type=int, metavar="N", help="why this step was decided so; without it, all steps")
     add_policy_options(parser)
 
 
@@ -34,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
     from policy_lang import check
     from policy_lang.catalogue import no_such_code, page
 
+    if args.run_id is not None or args.step is not None or _is_database(args.file):
+        from policy_lang.cli import explain_journal
+
+        return explain_journal.run(args)
     if (told := page(args.file)) is not None:
         print(told, end="")
         return CLEAN
@@ -50,6 +63,15 @@ def run(args: argparse.Namespace) -> int:
         many = f"{len(findings)} warnings" if len(findings) > 1 else "a warning"
         print(f"policy explain: {many} about this policy; `policy check {args.file}` shows more", file=sys.stderr)
     return CLEAN
+
+
+def _is_database(path: str) -> bool:
+    """Does a file begin like a journal? Policies are texts, and no text begins so."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except (OSError, ValueError):
+        return False
 
 
 def _refuse(findings: list[Diagnostic]) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.state import LimitHit, Outcome
+from policy_lang.why.scene import quantity
 
 _NAMED = 3
 """How many tools are named before the rest is counted."""
@@ -102,6 +103,13 @@ def changes(then: d.AnyDecision, now: d.AnyDecision) -> list[str]:
     return [f"{path}: {_value(a)}, now {_value(b)}" for path, a, b in _differ("", _plain(then), _plain(now))]
 
 
+def rules_of(decision: d.AnyDecision) -> list[str]:
+    """The rules behind a decision; of a round those that keep a tool from running at once, where there are any."""
+    verdicts = decision.verdicts if isinstance(decision, d.RunTools) else ()
+    kept = [verdict.because for verdict in verdicts if not isinstance(verdict, d.Execute)]
+    return [because for because in dict.fromkeys(kept or [decision.because]) if because]
+
+
 def rules(then: d.AnyDecision, now: d.AnyDecision) -> tuple[str, str]:
     """The rule behind each of two decisions; of two rounds, behind the first verdict in which they differ."""
     if isinstance(then, d.RunTools) and isinstance(now, d.RunTools):
@@ -157,15 +165,19 @@ def _call(decision: d.Call) -> str:
 
 def _request(request: d.Request) -> str:
     if request.kind == "extension":
-        return f"may {request.id} grow by {request.up_to}?"
+        return f"may {request.id} grow by {quantity(request.resource, request.up_to)}?"
     return f"tool call {request.id} waits for {'its result' if request.kind == 'external' else 'a person'}"
 
 
 def _verdicts(decision: d.RunTools) -> str:
     refused = [f"{v.id} ({v.why})" for v in decision.verdicts if isinstance(v, d.Reply)]
-    running = len(decision.verdicts) - len(refused)
-    run = f"run {_count(running, 'tool')}" if running else "run no tool"
-    return f"{run}, refuse {_some(refused)}" if refused else run
+    asked = [v.id for v in decision.verdicts if isinstance(v, d.Ask) and not v.external]
+    away = [v.id for v in decision.verdicts if isinstance(v, d.Ask) and v.external]
+    running = len(decision.verdicts) - len(refused) - len(asked) - len(away)
+    parts = [f"run {_count(running, 'tool')}"] if running else []
+    parts += [f"ask a person about {_some(asked)}"] if asked else []
+    parts += [f"wait for the result of {_some(away)}"] if away else []
+    return ", ".join([*(parts or ["run no tool"]), *([f"refuse {_some(refused)}"] if refused else [])])
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -178,5 +190,6 @@ def _outcome(outcome: Outcome) -> str:
 
 
 def _standing(hit: LimitHit) -> str:
-    aside = f", {hit.set_aside} set aside for agents" if hit.set_aside else ""
-    return f" ({hit.spent} of {hit.maximum} used{aside})"
+    resource = hit.resource
+    aside = f", {quantity(resource, hit.set_aside)} set aside for agents" if hit.set_aside else ""
+    return f" ({quantity(resource, hit.spent)} of {quantity(resource, hit.maximum)} used{aside})"
