@@ -199,6 +199,7 @@ def test_json(tmp_path: Path) -> None:
                 "replacement": "llm_calls",
             }
         ],
+        "safety": "unsafe",
     }
 
 
