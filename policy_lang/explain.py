@@ -34,7 +34,14 @@ Sentence = tuple[str, str]
 
 def explain(policy: Policy) -> str:
     """The reading of a policy, without a final newline."""
-    sections = (
+    parts = [f"The policy {quote(policy.name)}"]
+    parts += [_section(title, sentences) for title, sentences in sections(policy)]
+    return "\n\n".join(parts)
+
+
+def sections(policy: Policy) -> list[tuple[str, list[Sentence]]]:
+    """The same as data: headings, each with what stands below it."""
+    told = (
         ("Limits", _limits(policy, policy.limits)),
         ("The final call", _final_call(policy)),
         ("Failed model calls", _failures(policy)),
@@ -46,9 +53,7 @@ def explain(policy: Policy) -> str:
         ("Prices", [_price(price) for price in policy.prices]),
         ("Where the policy says nothing", _defaults(policy)),
     )
-    parts = [f"The policy {quote(policy.name)}"]
-    parts += [_section(title, sentences) for title, sentences in sections if sentences]
-    return "\n\n".join(parts)
+    return [(title, sentences) for title, sentences in told if sentences]
 
 
 def _section(title: str, sentences: list[Sentence]) -> str:
