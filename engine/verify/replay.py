@@ -21,7 +21,7 @@ from engine.core.machine.failure_plan import failure_plans
 from engine.core.machine.machine import Phase
 from engine.core.machine.plan import ENOUGH
 from engine.core.policy import Consult, Fallback
-from engine.core.state import ASKED, NO_TIME, STARTED, WAITING, ClientInfo, State, Used
+from engine.core.state import ASKED, NO_TIME, STARTED, WAITING, ClientInfo, Pools, State, Used
 from engine.core.step import Compiled
 from engine.core.vocabulary import REASONS
 from engine.verify.cases import NoCase, Tools, aimed_usage, aimed_wait, shown, shown_refusal
@@ -82,6 +82,7 @@ class _Replay:
         self.ladders = Ladders(self.policy)
         self.resolve: d.Resolve | None = None
         self.others: dict[str, int] = {}
+        self.pools = Pools()
 
     def play(self) -> list[Played]:
         for number, group in enumerate(self.groups):
@@ -114,7 +115,8 @@ class _Replay:
                 id = self.core.plans[step.effect.limit].limit.id
                 self.others[id] = self.others.get(id, 0) + (-1 if step.fields["returned"] else 1)
         pools = shown(group, self.others, self.at)
-        if pools != self.state.book.pools:
+        if pools != self.pools:
+            self.pools = pools
             self._send(e.PoolsSeen(self.at, pools), supplied=True)
 
     def _send(self, event: e.AnyEvent, *, supplied: bool = False) -> d.AnyDecision:

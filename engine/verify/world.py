@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.core.ladders import Fallback
+from engine.core.ladders import Consult, Fallback, Retry
 from engine.core.machine.expr import TRUE, Le, Lit, Not, Var, all_of
 from engine.core.machine.failure_plan import FailurePlan, failure_plans
 from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Phase, Rule, Sort, Spend, Variable
 from engine.core.policy import Policy
+from engine.core.vocabulary import RESOURCES
 from engine.verify.others import among_others
 
 
@@ -34,14 +35,35 @@ def around(machine: Machine, policy: Policy, world: World) -> Machine:
     """The machine in that world."""
     if world.ancestors and (policy.agents is not None or policy.agent):
         machine = among_others(machine, policy)
-    machine = _pinned(machine, _impossible(policy, world))
+    machine = _pinned(machine, policy, world)
     if world.plain:
-        machine = replace(machine, events={n: kind for n, kind in machine.events.items() if n != "unstarted"})
+        machine = replace(machine, events={n: kind for n, kind in machine.events.items() if n not in _ODD})
     return _in_flight(_clients(machine, policy) if world.clients else machine)
 
 
-def _impossible(policy: Policy, world: World) -> set[tuple[str, str]]:
-    """Event and field that can only be 0."""
+_ODD = ("unstarted", "handoff", "hosted", "paused", "unmetered", "unpriced", "spawn", "tick")
+"""What no simple run needs."""
+
+
+def _pinned(machine: Machine, policy: Policy, world: World) -> Machine:
+    """Fields that can have one value only have that one."""
+    pins = _nothing(policy, world) | _ladders(policy, world)
+    events = {
+        name: replace(kind, fields=tuple(_fixed(f, pins.get((name, f.name))) for f in kind.fields))
+        for name, kind in machine.events.items()
+    }
+    return replace(machine, events=events)
+
+
+def _fixed(field: FieldDef, value: int | None) -> FieldDef:
+    return field if value is None else replace(field, values=(value,))
+
+
+Pins = dict[tuple[str, str], int]
+"""Event and field, to the one value that it can have."""
+
+
+def _nothing(policy: Policy, world: World) -> Pins:
     out: set[tuple[str, str]] = set()
     if not any(rule.deny for rule in policy.tools):
         out.add(("tool", "denied"))
@@ -55,17 +77,35 @@ def _impossible(policy: Policy, world: World) -> set[tuple[str, str]]:
         out.add(("paused", "more"))
     if world.plain:
         out |= {(event, "broken") for event in ("tool", "withheld", "unstarted")}
-        out |= {("tool", "no_time"), ("failed", "delivered"), ("failed", "cut"), ("tool", "unasked")}
-    return out
+        out |= {
+            ("tool", "no_time"),
+            ("failed", "delivered"),
+            ("failed", "cut"),
+            ("tool", "unasked"),
+            ("tool", "invalid"),
+        }
+    return dict.fromkeys(out, 0)
 
 
-def _pinned(machine: Machine, impossible: set[tuple[str, str]]) -> Machine:
-    events = {name: replace(kind, fields=_fields(kind, impossible)) for name, kind in machine.events.items()}
-    return replace(machine, events=events)
-
-
-def _fields(kind: EventKind, impossible: set[tuple[str, str]]) -> tuple[FieldDef, ...]:
-    return tuple(replace(f, values=(0,)) if (kind.name, f.name) in impossible else f for f in kind.fields)
+def _ladders(policy: Policy, world: World) -> Pins:
+    """What a failure's ladder can do. With nobody above and no clock, a ``retry`` is in time unless its reason is one
+    that retrying cures of nothing; a ladder is looked at from its start unless somebody was asked about it, or a call
+    to another client was not admitted."""
+    pins: Pins = {}
+    clocks = any(limit.resource == "wall" and limit.max is not None for limit in policy.limits)
+    steps = [step for plan in failure_plans(policy) for _, step in plan.steps()]
+    asked = any(isinstance(step, Consult) for step in steps) or bool(policy.resolvers())
+    bounded = any(RESOURCES[x.resource].kind == "amount" and x.max is not None for x in policy.limits)
+    if not world.ancestors and not asked and (world.plain or not bounded):
+        pins["failed", "start"] = 0
+    for plan in failure_plans(policy):
+        broad = any(reason in ("*", "provider") for reason in plan.rule.reasons)
+        for place, step in plan.steps():
+            if isinstance(step, Retry) and not world.ancestors and (world.plain or not (clocks or broad)):
+                pins["failed", plan.fits(place)] = 1
+            elif isinstance(step, Fallback) and world.plain:
+                pins["failed", plan.switch(place)] = 1
+    return pins
 
 
 def _clients(machine: Machine, policy: Policy) -> Machine:

@@ -1,0 +1,303 @@
+"""A policy's laws and claims, each with a verdict: proved, refuted by a run that was played on ``step``, or not known.
+
+The machine and what is to hold go in, verdicts come out; how a policy is written and how a verdict is shown are others'
+business. Laws are searched in one go. Each claim has a search of its own, in which only its own ghosts are remembered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from engine.core.claims import Claim, Within
+from engine.core.machine.claim_laws import Promise, promises_of
+from engine.core.machine.laws import laws_of
+from engine.core.machine.machine import Machine
+from engine.core.machine.monitors import Laws
+from engine.core.machine.plan import plans_of
+from engine.core.policy import Policy
+from engine.core.step import Compiled, compile
+from engine.verify.explore import Exploration, explore, unheard
+from engine.verify.graph import Longest, longest
+from engine.verify.promises import ClaimWatch
+from engine.verify.replay import NoReplay, Played, replayed
+from engine.verify.saying import said
+from engine.verify.traces import TraceStep
+from engine.verify.verdicts import LAWS, Budget, Effort, Proof, Verdict
+from engine.verify.wide_round import widest
+from engine.verify.world import World, around
+
+Progress = Callable[[str, int, int], None]
+"""What is searched for, the states visited so far, and how far they are from the start."""
+
+FREE, ALONE = World(), World(ancestors=False, clients=True)
+"""Everything may happen; a run with nobody above it, whose driver goes to each client once."""
+
+PLAIN = World(ancestors=False, clients=True, pauses=False, plain=True)
+"""A run as simple as can be, for a trace that can be played and read."""
+
+
+_TOLD = frozenset(
+    ("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted", "withheld")
+)
+"""What a run is made of that anybody can read."""
+
+
+def silent(what: str, states: int, depth: int) -> None:
+    """Nobody wants to know of progress."""
+
+
+class Prover:
+    """All that is proved about one policy. ``compiled`` decides when a run is played; ``agent`` is whose runs they are,
+    empty for those of the policy itself."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        *,
+        compiled: Compiled | None = None,
+        agent: str = "",
+        progress: Progress = silent,
+    ) -> None:
+        self.policy, self.budget, self.agent, self.progress = policy, budget, agent, progress
+        self.compiled = compiled or compile(policy)
+        self.plans = plans_of(policy)
+        self.until = time.perf_counter() + budget.seconds
+        self.sampled: set[str] = set()
+        self.fired: dict[str, int] | None = None
+        """How often each rule of the machine fired, if every state was visited."""
+        self._longest: Longest | None = None
+
+    def prove(self, claims: Sequence[Claim], *, laws: bool = True) -> Proof:
+        """Verdicts about the laws, the end of every run, and these claims."""
+        began = time.perf_counter()
+        verdicts: list[Verdict] = []
+        effort = Effort()
+        if laws:
+            found, effort = self._laws()
+            verdicts += [*found, self._end()]
+        verdicts += [self._claim(promise) for promise in promises_of(self.policy, claims)]
+        seconds = time.perf_counter() - began
+        whole = Effort(effort.states, effort.transitions, effort.depth, seconds)
+        return Proof(self.agent, tuple(verdicts), self._assumptions(verdicts), effort=whole)
+
+    # ---- laws
+
+    def _laws(self) -> tuple[list[Verdict], Effort]:
+        laws = laws_of(self.policy)
+        found = self._explore("laws", around(self.compiled.machine, self.policy, FREE), laws)
+        if not found.cut:
+            self.fired = found.fired
+        effort = _effort(found)
+        names = [law for law in LAWS if any(check.law == law for check in laws.checks)]
+        verdicts = [self._law(law, laws, found, effort) for law in names]
+        return [*verdicts, self._origins(effort)], effort
+
+    def _law(self, law: str, laws: Laws, found: Exploration, effort: Effort) -> Verdict:
+        says = LAWS[law]
+        broken = next((b for b in found.broken if b.law == law), None)
+        if broken is not None:
+            about = Verdict("law", law, "unknown", says, broken.words, effort=effort)
+            return self._refuted(about, broken.trace, laws, None)
+        if found.cut:
+            return Verdict("law", law, "unknown", says, found.cut, effort=effort)
+        mine = [held for check, held in zip(laws.checks, found.held, strict=True) if check.law == law]
+        forbids = any(check.forbids for check in laws.checks if check.law == law)
+        vacuous = "" if any(mine) or forbids else "nothing that it speaks of ever happens"
+        return Verdict("law", law, "proved", says, vacuous=vacuous, effort=effort)
+
+    def _origins(self, effort: Effort) -> Verdict:
+        """Every rule of the machine names where it comes from; that is seen without a search."""
+        rules = [rule for rules in self.compiled.machine.rules.values() for rule in rules]
+        nameless = next((rule.id for rule in rules if not rule.origin), "")
+        why = f"{nameless} names no line and no default" if nameless else ""
+        return Verdict("law", "L15", "refuted" if nameless else "proved", LAWS["L15"], why, effort=effort)
+
+    # ---- the end
+
+    def far(self) -> Longest:
+        """How much a run can spend at most."""
+        if self._longest is None:
+            machine = around(self.compiled.machine, self.policy, World(ancestors=False, clients=True, pauses=False))
+            self.progress("the longest run", 0, 0)
+            b = self.budget
+            self._longest = longest(
+                machine, self.plans, max_states=b.states, max_seconds=self._seconds(), max_open=b.open
+            )
+        return self._longest
+
+    def _end(self) -> Verdict:
+        began = time.perf_counter()
+        far = self.far()
+        effort = Effort(far.states, seconds=time.perf_counter() - began)
+        says = "every run ends"
+        if far.cut:
+            return Verdict("end", "end", "unknown", says, far.cut, effort=effort)
+        most = far.most
+        for what, line in (("calls", "llm_calls"), ("rounds", "tool_iterations"), ("attempts", "llm_attempts")):
+            if most[what] is None:
+                why = f"nothing that is counted bounds its {_SPELT[what]}: a limit of `{line}` would"
+                return Verdict("end", "end", "unknown", says, why, effort=effort)
+        counted = [_many(most["calls"] or 0, "call"), _many(most["attempts"] or 0, "further attempt")]
+        counted.append(_many(most["rounds"] or 0, "round"))
+        if self._endless_rounds():
+            counted.append("as many tools as a round has (a limit of `tool_calls` would bound them)")
+        else:
+            counted.append(_many(most["tools"] or 0, "tool"))
+        return Verdict("end", "end", "proved", f"{says} after at most {', '.join(counted)}", effort=effort)
+
+    def _endless_rounds(self) -> bool:
+        return not any(plan.resource == "tool_calls" for plan in self.plans)
+
+    # ---- claims
+
+    def _claim(self, promise: Promise) -> Verdict:
+        claim, says = promise.claim, said(promise.claim)
+        if isinstance(claim.says, Within) and (short := self._short(claim, says)):
+            return short
+        world = World(clients=True, pauses=not isinstance(claim.says, Within))
+        found = self._explore(claim.name, around(self.compiled.machine, self.policy, world), promise.explored)
+        effort = _effort(found)
+        if found.broken:
+            about = Verdict("claim", claim.name, "unknown", says, effort=effort)
+            verdict = self._refuted(about, found.broken[0].trace, promise.explored, promise)
+        elif promise.counts_tools and (wide := widest(self.compiled, claim)):
+            verdict = Verdict("claim", claim.name, "refuted", says, played=tuple(wide), effort=effort)
+        elif found.cut:
+            verdict = Verdict("claim", claim.name, "unknown", says, found.cut, effort=effort)
+        elif promise.counts_tools:
+            why = f"it is so for rounds of at most {self.budget.open} tools; nothing limits `tool_calls`"
+            verdict = Verdict("claim", claim.name, "unknown", says, why, effort=effort)
+        else:
+            vacuous = promise.vacuous(found.held)
+            verdict = Verdict("claim", claim.name, "proved", says, vacuous=vacuous, effort=effort)
+        return _at(verdict, claim)
+
+    def _short(self, claim: Claim, says: str) -> Verdict | None:
+        """The longest run is short enough: then no search has to count."""
+        assert isinstance(claim.says, Within)
+        began = time.perf_counter()
+        far = self.far()
+        calls, attempts, tools = far.most["calls"], far.most["attempts"], far.most["tools"]
+        if far.cut or calls is None or attempts is None or tools is None or self._endless_rounds():
+            return None
+        agents = self.policy.agents is not None or bool(self.policy.agent)
+        steps = calls + attempts + tools * (2 if agents else 1)
+        if steps > claim.says.n:
+            return None
+        effort = Effort(far.states, seconds=time.perf_counter() - began)
+        why = f"no run has more than {steps}"
+        return _at(Verdict("claim", claim.name, "proved", says, why, effort=effort), claim)
+
+    # ---- runs
+
+    def _refuted(self, about: Verdict, found: tuple[TraceStep, ...], laws: Laws, promise: Promise | None) -> Verdict:
+        """What a search has found, if it happens on ``step``: the run itself, else one as simple as can be."""
+        played, problem = self._play(found, about.name, promise)
+        simple: tuple[Played, ...] = ()
+        for world in (ALONE, PLAIN):
+            if played and (world is ALONE or all(step.event in _TOLD for step in found)):
+                continue
+            for trace in self._others(world, about.name, laws):
+                run, _ = self._play(trace, about.name, promise)
+                found, played, simple = (found, played, run) if played else (trace, run, ())
+        if played:
+            return replace(about, result="refuted", trace=found, played=played, simple=simple)
+        if promise is not None and promise.open:
+            return replace(about, result="unknown", why="; ".join(promise.open))
+        words = f"{about.why}: " if about.why else ""
+        why = f"{words}a search has found a run that could not be played: {problem}"
+        return replace(about, result="unknown", why=why, trace=found)
+
+    def _others(self, world: World, name: str, laws: Laws) -> list[tuple[TraceStep, ...]]:
+        """A shortest run of a simpler world that breaks it too, if there is one."""
+        found = self._explore(name, around(self.compiled.machine, self.policy, world), laws)
+        return [b.trace for b in found.broken if b.law == name][:1]
+
+    def _play(self, trace: tuple[TraceStep, ...], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
+        """The run on ``step``, if it breaks what is said there too; or why not."""
+        try:
+            played = self._breaks(replayed(self.compiled, trace), name, promise)
+        except NoReplay as failed:
+            return (), str(failed)
+        return played, "what `step` decides on the same events does not break it"
+
+    def _breaks(self, played: list[Played], name: str, promise: Promise | None) -> tuple[Played, ...]:
+        """The run up to where it breaks what is said; empty if it does not."""
+        watch = ClaimWatch(self.policy, [promise.claim] if promise else [])
+        for number, step in enumerate(played, 1):
+            watch.see(step.event, step.decision)
+            broken = name in watch.refuted if promise else any(b.startswith(f"{name}:") for b in watch.broken)
+            if broken:
+                return tuple(played[:number])
+        return ()
+
+    # ---- searches
+
+    def _explore(self, what: str, machine: Machine, laws: Laws) -> Exploration:
+        told = self.progress
+
+        def heard(states: int, depth: int) -> None:
+            told(what, states, depth)
+
+        found = explore(
+            machine,
+            laws,
+            max_states=self.budget.states,
+            max_seconds=self._seconds(),
+            max_open=self.budget.open,
+            progress=unheard if told is silent else heard,
+        )
+        self.sampled.update(found.sampled)
+        return found
+
+    def _seconds(self) -> float:
+        return max(0.0, self.until - time.perf_counter())
+
+    def _assumptions(self, verdicts: list[Verdict]) -> tuple[str, ...]:
+        """What every verdict takes for granted."""
+        out = [f"a round has at most {self.budget.open} tools"]
+        if self.policy.agents is not None or self.policy.agent:
+            out.append("what others of the tree take and give back is free, and so is what ancestors refuse")
+        amounts = [plan.limit.id for plan in self.plans if not plan.counted]
+        if amounts:
+            out.append(f"what is left of {', '.join(amounts)} is free in every step: nothing, the reserve, or enough")
+        if self.policy.breakers:
+            out.append("a breaker may be open, or closed, in every step")
+        if self.sampled:
+            out.append(f"not every value of {', '.join(sorted(self.sampled))} was tried")
+        if any(v.kind == "end" or v.says.startswith("within") for v in verdicts):
+            out.append(
+                "for the length of a run: no provider pauses a turn, and no host makes an attempt again by itself"
+            )
+        return tuple(out)
+
+
+def prove(
+    policy: Policy,
+    budget: Budget | None = None,
+    *,
+    claims: Sequence[Claim] | None = None,
+    compiled: Compiled | None = None,
+    progress: Progress = silent,
+) -> Proof:
+    """Laws, the end of every run, and the policy's claims (or ``claims``)."""
+    prover = Prover(policy, budget or Budget(), compiled=compiled, progress=progress)
+    return prover.prove(policy.claims if claims is None else claims)
+
+
+def _effort(found: Exploration) -> Effort:
+    return Effort(found.states, found.transitions, found.depth, found.seconds)
+
+
+def _at(verdict: Verdict, claim: Claim) -> Verdict:
+    return replace(verdict, origin=claim.origin)
+
+
+_SPELT = {"calls": "model calls", "rounds": "rounds", "attempts": "attempts"}
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
