@@ -1,31 +1,24 @@
 """``policy fmt``: policy files in one layout, on disk or from the standard input to the standard output.
 
-Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` if one would change; 2 if one cannot be read
+Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` or ``--diff`` if one would change; 2 if one cannot be read
 or written.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.rewriting import BOM, STDIN, files_to_rewrite, print_diff
 from policy_lang.formatting import format_source
-from policy_lang.formatting.files import NotWritten, Stored, load, replace
 from policy_lang.names import listed
 from policy_lang.renderers.snippet import clean
 from policy_lang.source import MAX_BYTES, Unreadable, decode
-from policy_lang.walking import policy_files
+from policy_lang.stored import NotWritten, Stored, load, replace
 
-BOM = b"\xef\xbb\xbf"
-STDIN = "<stdin>"
 SHOWN = 5
 """Places of broken parts that are named."""
-
-_COLOURS = {"---": "1", "+++": "1", "@@": "36", "+": "32", "-": "31"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +48,7 @@ def _format_files(args: argparse.Namespace) -> int:
     named = args.files or ["."]
     problems: list[str] = []
     files = changed = 0
-    for path in _files(named, problems):
+    for path in files_to_rewrite(named, problems):
         try:
             changed += _format_file(load(path), args)
             files += 1
@@ -67,7 +60,7 @@ def _format_files(args: argparse.Namespace) -> int:
         print(_tally(files, changed, args.check), flush=True)
     for text in problems:
         print(f"policy fmt: {clean(text)}", file=sys.stderr)
-    return USAGE if problems else FINDINGS if args.check and changed else CLEAN
+    return USAGE if problems else FINDINGS if (args.check or args.diff) and changed else CLEAN
 
 
 def _format_file(file: Stored, args: argparse.Namespace) -> bool:
@@ -76,35 +69,12 @@ def _format_file(file: Stored, args: argparse.Namespace) -> bool:
     if made == file.data:
         return False
     if args.diff:
-        _print_diff(file.data, made, file.name)
+        print_diff(file.data, made, file.name)
     elif not args.check:
         replace(file, made)
     if not args.diff:
         print(f"{'would format' if args.check else 'formatted'} {clean(file.name)}")
     return True
-
-
-def _files(paths: list[str], problems: list[str]) -> Iterator[str]:
-    """The files named and those found in the directories named, each once, in an order that no disk decides."""
-    seen: set[str] = set()
-    for path in (found for named in paths for found in _found(named, problems)):
-        place = os.path.realpath(path)
-        if place not in seen:
-            seen.add(place)
-            yield path
-
-
-def _found(named: str, problems: list[str]) -> Iterator[str]:
-    if not os.path.isdir(named):
-        yield named
-        return
-
-    def told(problem: OSError) -> None:
-        problems.append(f"`{problem.filename}` cannot be searched: {(problem.strerror or '').lower()}")
-
-    for path in policy_files(named, told):
-        if not os.path.basename(path).startswith("."):
-            yield os.path.normpath(path)
 
 
 def _tally(files: int, changed: int, check: bool) -> str:
@@ -126,13 +96,13 @@ def _format_input(args: argparse.Namespace) -> int:
         return USAGE
     changed = made != data
     if args.diff and changed:
-        _print_diff(data, made, STDIN)
+        print_diff(data, made, STDIN)
     elif args.check and changed:
         print(f"would format {STDIN}")
     elif not args.check and not args.diff:
         sys.stdout.flush()
         sys.stdout.buffer.write(made)
-    return FINDINGS if args.check and changed else CLEAN
+    return FINDINGS if (args.check or args.diff) and changed else CLEAN
 
 
 # ---- one text
@@ -167,31 +137,3 @@ def _left(parts: tuple[tuple[int, int], ...]) -> str:
     one = len(merged) == 1 and merged[0][0] == merged[0][1]
     noun, verb = ("line", "is") if one else ("lines", "are")
     return f"{noun} {listed(places, 'and')} {verb} not understood and left alone; `policy check` says why"
-
-
-# ---- differences
-
-
-def _print_diff(old: bytes, new: bytes, name: str) -> None:
-    """A unified diff. To a terminal in colour and without signs that it would act on, else to the byte."""
-    from difflib import unified_diff
-
-    terminal, colour = sys.stdout.isatty(), in_colour()
-    shown = []
-    for line in unified_diff(_lines(old), _lines(new), name, name):
-        text, newline, _ = line.partition("\n")
-        text = clean(text) if terminal else text
-        text = _painted(text) if colour else text
-        shown.append(f"{text}\n" if newline else f"{text}\n\\ No newline at end of file\n")
-    sys.stdout.flush()
-    sys.stdout.buffer.write("".join(shown).encode("utf-8", "surrogateescape"))
-
-
-def _lines(data: bytes) -> list[str]:
-    lines = data.decode("utf-8").split("\n")
-    return [f"{line}\n" for line in lines[:-1]] + lines[-1:] * bool(lines[-1])
-
-
-def _painted(line: str) -> str:
-    code = next((code for sign, code in _COLOURS.items() if line.startswith(sign)), None)
-    return f"\x1b[{code}m{line}\x1b[0m" if code else line

@@ -1,7 +1,7 @@
 """Policy files in one layout.
 
-Text in, text out: what a file means, its comments and what of it cannot be understood stay as they are. Only ``files``
-knows of a disk; nothing here knows of a terminal.
+Text in, text out: what a file means, its comments and what of it cannot be understood stay as they are. Nothing
+here knows of a disk or a terminal.
 """
 
 from __future__ import annotations

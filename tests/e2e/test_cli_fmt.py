@@ -83,7 +83,7 @@ def test_an_untouched_file_is_not_written(folder: Path) -> None:
 
 def test_diff(folder: Path) -> None:
     done = fmt(folder, "--diff", ".")
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (1, b"")
     assert done.stdout.decode() == (
         "--- ugly.policy\n+++ ugly.policy\n@@ -1,4 +1,4 @@\n"
         '-policy   "p" lang 1\n+policy "p" lang 1\n limits {\n'
@@ -91,7 +91,8 @@ def test_diff(folder: Path) -> None:
         "+  llm_calls  5  then finalize\n+}\n"
     )
     assert (folder / "ugly.policy").read_text() == UGLY
-    assert fmt(folder, "--diff", "nice.policy").stdout == b""
+    unchanged = fmt(folder, "--diff", "nice.policy")
+    assert (unchanged.returncode, unchanged.stdout) == (0, b"")
     assert fmt(folder, "--diff", "--check", ".").returncode == 1
 
 
@@ -151,7 +152,7 @@ def test_standard_input_with_flags(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (1, b"would format <stdin>\n")
     assert fmt(folder, "-", "--check", given=NICE.encode()).returncode == 0
     done = fmt(folder, "--diff", "-", given=UGLY.encode())
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert done.stdout.startswith(b"--- <stdin>\n+++ <stdin>\n@@")
 
 

@@ -44,6 +44,8 @@ def load(name: str) -> Stored:
 
 def replace(file: Stored, data: bytes) -> None:
     """Put ``data`` in the place of a file's contents, its mode kept. Raises ``NotWritten``."""
+    if not os.path.lexists(file.place):
+        raise NotWritten(f"`{file.name}` was removed by somebody else meanwhile")
     if not os.access(file.place, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise NotWritten(f"`{file.name}` cannot be written: it is read-only")
     aside = ""

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from privileges import nobody
 
-from policy_lang.formatting import files
-from policy_lang.formatting.files import NotWritten, load, replace
+from policy_lang import stored
 from policy_lang.source import Unreadable
+from policy_lang.stored import NotWritten, load, replace
 
 
 @pytest.fixture
@@ -85,12 +85,20 @@ def test_a_file_that_somebody_changed_is_left_alone(path: Path) -> None:
     assert os.listdir(path.parent) == ["a.policy"]
 
 
+def test_a_file_that_somebody_removed_stays_so(path: Path) -> None:
+    file = load(str(path))
+    path.unlink()
+    with pytest.raises(NotWritten, match="removed by somebody else"):
+        replace(file, b"new")
+    assert os.listdir(path.parent) == []
+
+
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_nothing_is_left_behind_by_a_failure(path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, failing, full)
+    monkeypatch.setattr(stored.os, failing, full)
     with pytest.raises(NotWritten, match="no space left on device"):
         replace(load(str(path)), b"new")
     assert path.read_bytes() == b"old"
@@ -101,7 +109,7 @@ def test_an_interrupted_write_leaves_the_old_file(path: Path, monkeypatch: pytes
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "fsync", interrupted)
+    monkeypatch.setattr(stored.os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         replace(load(str(path)), b"new")
     assert path.read_bytes() == b"old"
@@ -115,7 +123,7 @@ def test_what_a_killed_process_left_behind_is_not_in_the_way(path: Path) -> None
 
 
 def test_only_so_many_names_are_tried(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "TRIES", 1)
+    monkeypatch.setattr(stored, "TRIES", 1)
     (path.parent / f".policy-{os.getpid()}-0").write_bytes(b"half")
     with pytest.raises(NotWritten, match="temporary files of earlier runs are in the way"):
         replace(load(str(path)), b"new")
