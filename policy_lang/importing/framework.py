@@ -1,0 +1,343 @@
+"""What a framework's module says about its settings, and the import that carries it out.
+
+A module under ``frameworks`` has one ``FRAMEWORK``: a table of keys, each with a function that translates its value.
+The import walks through the settings, hands each key to its function, and keeps account: what was carried over, what
+was not and why, what says nothing about limits, and what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from policy_lang.importing.draft import Block, Clause, Draft, Limit, Statement
+from policy_lang.importing.values import Place, Problem, Value, Wrong, amount, described, flag, snake, whole, word
+from policy_lang.renderers.snippet import clean
+
+LONGEST = 80
+"""Signs of a path in a remark; of a longer one the last key is named."""
+
+
+def names(text: str) -> frozenset[str]:
+    """Keys, with blanks between them."""
+    return frozenset(text.split())
+
+
+class Entry(NamedTuple):
+    """What became of one key. ``said`` is the statement that was written, or why there is none."""
+
+    path: str
+    at: Place
+    shown: str
+    said: str
+
+
+Handler = Callable[[Value, "Import"], None]
+
+
+def _nothing(_: Import) -> None:
+    return None
+
+
+def _walk(value: Value, into: Import) -> None:
+    into.walk(value)
+
+
+class Framework(NamedTuple):
+    """One framework's settings.
+
+    ``name`` is for `--from`, ``title`` for people, ``version`` the one whose behaviour is described (empty where no
+    version matters). ``keys`` translates: keys in snake case, whatever case the file has. ``words`` are further
+    signs of this framework, class names in snake case. ``beside`` are keys that say nothing about limits. ``shared``
+    are keys that other programs use as well: alone they do not show that a file is of this framework. ``start`` is
+    given the whole file; ``finish`` is called when all keys were seen, for what depends on several of them.
+    """
+
+    name: str
+    title: str
+    version: str
+    keys: Mapping[str, Handler]
+    words: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+    start: Handler = _walk
+    finish: Callable[[Import], None] = _nothing
+
+
+class Import:
+    """One import: the draft of the policy, and the account of every key."""
+
+    def __init__(self, framework: Framework, draft: Draft) -> None:
+        self.framework = framework
+        self.draft = draft
+        self.block: Block = draft
+        """Where limits and tool rules go: the policy, or the agent that is read."""
+        self.kept: dict[str, Value] = {}
+        """What functions of keys leave for ``finish``."""
+        self.later: list[Callable[[], None]] = []
+        """What can be said only when everything was read."""
+        self.carried: list[Entry] = []
+        self.lost: list[Entry] = []
+        self.beside: list[Entry] = []
+        self.problems: list[Problem] = []
+
+    def run(self, settings: Value) -> None:
+        """Everything, in order."""
+        self.framework.start(settings, self)
+        self.framework.finish(self)
+        for one in self.later:
+            one()
+
+    # ---- walking
+
+    def walk(self, value: Value) -> None:
+        """Hand every key to its function. What contains no known key is one loss, however much is in it."""
+        for key, one in value.mapping.items():
+            name = snake(key)
+            if handler := self.framework.keys.get(name):
+                handler(one, self)
+            elif name in self.framework.beside:
+                self.left(one, "no limit")
+            elif self._concerns(one):
+                self.walk_all(one)
+            else:
+                self.lose(one, f"no setting of {self.framework.title} that this import knows")
+
+    def walk_all(self, value: Value) -> None:
+        """The same for a mapping, or for each mapping of a list."""
+        for one in value.items or [value]:
+            if isinstance(one.data, dict):
+                self.walk(one)
+            elif value.items:
+                self.lose(one, f"no setting of {self.framework.title} that this import knows")
+
+    def _concerns(self, value: Value) -> bool:
+        inside = [*value.mapping.values(), *value.items]
+        names = {snake(key) for key in value.mapping}
+        return bool(names & self.framework.keys.keys()) or any(map(self._concerns, inside))
+
+    @contextmanager
+    def agent(self, name: str) -> Iterator[None]:
+        """What is read within is about the agent of that name."""
+        before, self.block = self.block, self.draft.agent(name)
+        try:
+            yield
+        finally:
+            self.block = before
+
+    # ---- the account
+
+    def lose(self, value: Value, why: str) -> None:
+        """A key that the policy does not have, and why."""
+        self.lost.append(self._entry(value, why))
+
+    def left(self, value: Value, why: str) -> None:
+        """A key that says nothing about limits."""
+        self.beside.append(self._entry(value, why))
+
+    def same(self, value: Value, why: str) -> None:
+        """A key that needs no line: it is so here anyway."""
+        self.carried.append(self._entry(value, f"nothing to write: {why}"))
+
+    def wrong(self, value: Value, wrong: Wrong) -> None:
+        """A value that cannot be what is meant; then no policy is written."""
+        self.problems.append(Problem(value.at, f"`{value.path}`: {wrong.message}", wrong.help))
+
+    def _entry(self, value: Value, said: str) -> Entry:
+        return Entry(value.path, value.key_at, value.shown(), said)
+
+    # ---- values; None where there is none, or it is wrong and was told
+
+    def number(self, value: Value, least: int = 0) -> int | None:
+        return self._judged(value, whole(value, least))
+
+    def milliseconds(self, value: Value) -> int | None:
+        """A number of seconds, perhaps with decimals."""
+        return self._judged(value, amount(value, 1_000, "a millisecond"))
+
+    def dollars(self, value: Value) -> int | None:
+        """A number of dollars, in millionths."""
+        return self._judged(value, amount(value, 1_000_000, "a millionth of a dollar"))
+
+    def truth(self, value: Value) -> bool | None:
+        found = flag(value)
+        if isinstance(found, Wrong):
+            self.wrong(value, found)
+            return None
+        return found
+
+    def text(self, value: Value, known: tuple[str, ...] = ()) -> str | None:
+        found = word(value, known)
+        if isinstance(found, Wrong):
+            self.wrong(value, found)
+            return None
+        return found
+
+    def texts(self, value: Value) -> list[tuple[Value, str]]:
+        """The texts of a list, each with its place; a text alone is a list of one."""
+        if not isinstance(value.data, (list, str)):
+            self.wrong(value, Wrong(f"expected a list of texts, not {described(value)}"))
+            return []
+        found = ((one, self.text(one)) for one in (value.items if isinstance(value.data, list) else [value]))
+        return [(one, text) for one, text in found if text is not None]
+
+    def mapping(self, value: Value) -> dict[str, Value]:
+        """Its values by key in snake case."""
+        if not isinstance(value.data, dict):
+            self.wrong(value, Wrong(f"expected a mapping, not {described(value)}"))
+        found: dict[str, Value] = {}
+        for key, one in value.mapping.items():
+            if other := found.get(snake(key)):
+                self.wrong(one, Wrong(f"`{other.key}` is the same setting", "keep one"))
+            found[snake(key)] = one
+        return found
+
+    def _judged(self, value: Value, found: int | Wrong) -> int | None:
+        if isinstance(found, Wrong):
+            self.wrong(value, found)
+            return None
+        return found
+
+    # ---- statements, each with what it is from
+
+    def limit(self, value: Value, limit: Limit, why: str) -> None:
+        self.block.limit(limit, self._remark(value, why))
+        self._carry(value, limit.text())
+
+    def tool(self, value: Value, pattern: str, clause: Clause, why: str) -> None:
+        self.block.tool(pattern, clause, self._remark(value, why))
+        self._carry(value, f'tool "{pattern}" {clause.kind} {clause.rest}'.rstrip())
+
+    def failure(self, value: Value, reason: str, steps: Iterable[str], why: str) -> None:
+        steps = list(steps)
+        self.block.failure(reason, steps, self._remark(value, why))
+        self._carry(value, f"on llm_failure {reason} {' then '.join(steps)}")
+
+    def unknown_tool(self, value: Value, text: str, why: str) -> None:
+        self.block.unknown_tool = Statement(f"on unknown_tool {text}", [self._remark(value, why)])
+        self._carry(value, f"on unknown_tool {text}")
+
+    def breaker(self, value: Value, pattern: str, line: str, why: str) -> None:
+        lines, remarks = self.draft.breakers.setdefault(pattern, ([], []))
+        lines.append(line)
+        remarks.append(self._remark(value, why))
+        self._carry(value, f'breaker "{pattern}": {line}')
+
+    def finalization(self, value: Value, line: str, why: str) -> None:
+        self.draft.finalization[line.split()[0]] = Statement(line, [self._remark(value, why)])
+        self._carry(value, f"finalization: {line}")
+
+    def tree(self, value: Value, line: str, why: str) -> None:
+        self.draft.tree[line.split()[0]] = Statement(line, [self._remark(value, why)])
+        self._carry(value, f"agents: {line}")
+
+    def price(self, value: Value, model: str, rates: str) -> None:
+        self.draft.prices[model] = rates
+        self._carry(value, f'prices: "{model}" {rates}')
+
+    def _carry(self, value: Value, said: str) -> None:
+        self.carried.append(self._entry(value, said))
+
+    def _remark(self, value: Value, why: str) -> str:
+        """``From max_turns 10, line 3: why``."""
+        scalar = "" if isinstance(value.data, (dict, list)) else f" {value.shown()}"
+        line = f", line {value.key_at.line}" if value.key_at.line else ""
+        path = clean(value.path)
+        return f"From {path if len(path) <= LONGEST else value.shown_key()}{scalar}{line}: {why}"
+
+
+# ---- functions for keys that are translated in one line
+
+
+def counted(
+    resource: str,
+    why: str,
+    *,
+    plus: int = 0,
+    least: int = 0,
+    scope: str = "",
+    option: str = "",
+    then: str = "stop",
+    below_is_unlimited: bool = False,
+) -> Handler:
+    """A whole number N that is a limit of N + ``plus`` here. ``below_is_unlimited``: less than ``least`` switches it
+    off there."""
+
+    def translate(value: Value, into: Import) -> None:
+        if value.data is None:
+            into.same(value, "no limit there, and none here")
+            return
+        most = into.number(value, -(2**53) if below_is_unlimited else least)
+        if most is None:
+            return
+        if most < least:
+            into.same(value, f"less than {least} is no limit there, and none is written here")
+            return
+        into.limit(value, Limit(resource, most + plus, scope, option=option, then=then), why)
+
+    return translate
+
+
+def timed(resource: str, why: str, *, scope: str = "", then: str = "stop") -> Handler:
+    """A number of seconds that is a limit of that time here."""
+
+    def translate(value: Value, into: Import) -> None:
+        if value.data is None:
+            into.same(value, "no limit there, and none here")
+            return
+        most = into.milliseconds(value)
+        if most is not None:
+            into.limit(value, Limit(resource, most, scope, then=then), why)
+
+    return translate
+
+
+def lost(why: str) -> Handler:
+    """A key of the framework that has no counterpart here."""
+
+    def translate(value: Value, into: Import) -> None:
+        if value.data is None or value.data is False or value.data == []:
+            into.same(value, "it is not set")
+        else:
+            into.lose(value, why)
+
+    return translate
+
+
+def inside(value: Value, into: Import) -> None:
+    """A key whose value has further keys of the framework."""
+    into.walk_all(value)
+
+
+def keep(name: str) -> Handler:
+    """A key that is translated in ``finish``."""
+
+    def translate(value: Value, into: Import) -> None:
+        into.kept[name] = value
+
+    return translate
+
+
+def cost(scope: str, why: str) -> Handler:
+    """A number of dollars. Without prices in the file it cannot be a limit here, which is told."""
+
+    def translate(value: Value, into: Import) -> None:
+        if value.data is None:
+            into.same(value, "no limit there, and none here")
+            return
+        most = into.dollars(value)
+        if most is None:
+            return
+        limit, block = Limit("cost", most, scope), into.block
+
+        def say() -> None:
+            into.block = block
+            if into.draft.prices:
+                into.limit(value, limit, why)
+            else:
+                into.lose(value, f"cost needs the price of each model: add `{limit.text()}` with a block `prices`")
+
+        into.later.append(say)
+
+    return translate
