@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         return USAGE
     data, findings = check(args.file, root=args.root, params=dict(args.set))
     if data is None:
-        return _refuse(findings)
+        return refuse(findings)
     from engine.core.policy import Policy
 
     print(_told(Policy.model_validate(data), args))
@@ -74,7 +74,7 @@ def _is_database(path: str) -> bool:
         return False
 
 
-def _refuse(findings: list[Diagnostic]) -> int:
+def refuse(findings: list[Diagnostic]) -> int:
     from policy_lang.renderers import full
 
     print(full.render(findings), file=sys.stderr)
