@@ -18,13 +18,14 @@ from engine.core.machine.monitors import Laws
 from engine.core.machine.plan import plans_of
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
+from engine.verify.dead import dead_lines
 from engine.verify.explore import Exploration, explore, unheard
 from engine.verify.graph import Longest, longest
 from engine.verify.promises import ClaimWatch
 from engine.verify.replay import NoReplay, Played, replayed
 from engine.verify.saying import said
 from engine.verify.traces import TraceStep
-from engine.verify.verdicts import LAWS, Budget, Effort, Proof, Verdict
+from engine.verify.verdicts import LAWS, Budget, Dead, Effort, Proof, Verdict
 from engine.verify.wide_round import widest
 from engine.verify.world import World, around
 
@@ -37,6 +38,9 @@ FREE, ALONE = World(), World(ancestors=False, clients=True)
 PLAIN = World(ancestors=False, clients=True, pauses=False, plain=True)
 """A run as simple as can be, for a trace that can be played and read."""
 
+
+_DEAD_SECONDS = 5.0
+"""Time to find out from which limit on dead lines would act."""
 
 _TOLD = frozenset(
     ("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted", "withheld")
@@ -81,7 +85,7 @@ class Prover:
         verdicts += [self._claim(promise) for promise in promises_of(self.policy, claims)]
         seconds = time.perf_counter() - began
         whole = Effort(effort.states, effort.transitions, effort.depth, seconds)
-        return Proof(self.agent, tuple(verdicts), self._assumptions(verdicts), effort=whole)
+        return Proof(self.agent, tuple(verdicts), self._assumptions(verdicts), self._dead(), whole)
 
     # ---- laws
 
@@ -114,6 +118,14 @@ class Prover:
         nameless = next((rule.id for rule in rules if not rule.origin), "")
         why = f"{nameless} names no line and no default" if nameless else ""
         return Verdict("law", "L15", "refuted" if nameless else "proved", LAWS["L15"], why, effort=effort)
+
+    def _dead(self) -> tuple[Dead, ...]:
+        """Lines that never act; only known where every state was visited."""
+        if self.fired is None:
+            return ()
+        budget = replace(self.budget, seconds=min(self._seconds(), _DEAD_SECONDS))
+        self.progress("dead lines", 0, 0)
+        return dead_lines(self.policy, self.compiled.machine, self.fired, budget)
 
     # ---- the end
 

@@ -87,15 +87,23 @@ def _step(machine: Machine, branch: Branch) -> TraceStep:
 def condense(lines: list[str]) -> list[str]:
     """Blocks that repeat are written once, with how often (``59 x``) before their first line."""
     out: list[str] = []
-    at = 0
-    while at < len(lines):
-        size, times = _block(lines, at)
+    for at, size, times in folded(lines):
         block = lines[at : at + size]
         mark = f"{times} x " if times > 1 else ""
         out.append(f"  {mark}{block[0]}")
         out += [f"  {' ' * len(mark)}{line}" for line in block[1:]]
-        at += size * times
     return out
+
+
+def folded(lines: list[str]) -> list[tuple[int, int, int]]:
+    """The lines as blocks: where each begins, how many lines it has, how often it is there in a row."""
+    blocks: list[tuple[int, int, int]] = []
+    at = 0
+    while at < len(lines):
+        size, times = _block(lines, at)
+        blocks.append((at, size, times))
+        at += size * times
+    return blocks
 
 
 def _block(lines: list[str], at: int) -> tuple[int, int]:

@@ -93,17 +93,23 @@ def lines(made: Sequence[tuple[str, ...]]) -> list[str]:
     if len(made) > SHOWN:
         hidden = len(made) - SHOWN
         shown = [HEAD, made[0], ("…", "", f"{hidden} events", "", "", ""), *made[hidden + 1 :]]
+    return aligned(shown)
+
+
+def aligned(shown: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows, the head first, in columns; those that are empty throughout are left out."""
     table = [[*map(_cell, row[:-1]), clean(row[-1])] for row in shown]
-    used = [i for i in range(len(HEAD)) if any(row[i] for row in table[1:])]
+    used = [i for i in range(len(table[0])) if any(row[i] for row in table[1:])]
     widths = {i: max(width(row[i]) for row in table) for i in used}
-    return [_line(row, used, widths) for row in table]
+    right = {i for i, head in enumerate(shown[0]) if head in ("", "#", "time")}
+    return [_line(row, used, widths, right) for row in table]
 
 
-def _line(row: list[str], used: list[int], widths: dict[int, int]) -> str:
+def _line(row: list[str], used: list[int], widths: dict[int, int], right: set[int]) -> str:
     cells = []
     for i in used:
         room = " " * (widths[i] - width(row[i]))
-        cells.append(room + row[i] if i < 2 else row[i] + room)
+        cells.append(room + row[i] if i in right else row[i] + room)
     return "  ".join(cells).rstrip()
 
 

@@ -68,6 +68,8 @@ def event_words(event: e.AnyEvent, before: State) -> str:
             return "a child ends"
         case e.Cancelled():
             return "cancelled"
+        case e.PoolsSeen():
+            return "the tree's ledger is looked at"
         case _:
             return "time passes"
 

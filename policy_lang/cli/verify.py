@@ -1,0 +1,240 @@
+"""``policy verify``: prove what policy files claim, and the laws, for every run; or show a run that refutes it.
+
+Exit 0 if everything is proved, 1 if something is refuted, 2 if a file has errors or cannot be read, or the command was
+wrong, 3 if something is not known. ``--fail-level`` moves the line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.terminal import in_colour
+from policy_lang.walking import policy_files
+
+if TYPE_CHECKING:
+    from engine.core.claims import Claim
+    from engine.core.policy import Policy
+    from engine.verify.prove import Prover
+    from engine.verify.verdicts import Proof
+    from policy_lang.verifying.as_json import Verified
+    from policy_lang.verifying.written import Testing, Written
+
+UNKNOWN = 3
+"""Exit code: something is not known."""
+
+LEVELS = ("refuted", "unknown", "vacuous")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "exit codes: 0 everything is proved, 1 something is refuted (or vacuous, with --fail-level vacuous),\n"
+        "            2 a file has errors or cannot be read, or a wrong command line, 3 something is not known"
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a policy file, or a directory to search for *.policy (default: the current one)",
+    )
+    parser.add_argument(
+        "-k",
+        "--claim",
+        metavar="NAME",
+        default="",
+        help="only claims whose name contains this, in capitals or not; `*` and `?` stand for other signs",
+    )
+    parser.add_argument("--timeout", type=_seconds, metavar="S", default=60.0, help="seconds a policy (default: 60)")
+    parser.add_argument(
+        "--max-states", type=_count, metavar="N", default=300_000, help="states visited in one search (default: 300000)"
+    )
+    parser.add_argument(
+        "--max-open", type=_few, metavar="N", default=2, help="tools that a round is tried with (default: 2)"
+    )
+    parser.add_argument("--write-test", action="store_true", help="append a test to the file for each refutation, once")
+    parser.add_argument(
+        "--fail-level",
+        choices=LEVELS,
+        default="unknown",
+        help="the mildest verdict that makes the exit code other than 0 (default: unknown)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    add_policy_options(parser)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of seconds, above 0 and at most a day")
+    return seconds
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= 100_000_000:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number from 1 to 100000000")
+    return number
+
+
+def _few(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= 8:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of tools from 1 to 8")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    named = args.files or ["."]
+    done = [_file(path, args) for path in _files(named)]
+    if not done:
+        print(f"policy verify: no *.policy files in {', '.join(named)}", file=sys.stderr)
+        return USAGE
+    proofs = [proof for file in done for proof in file.proofs]
+    nothing = bool(args.claim) and not any(proof.verdicts for proof in proofs)
+    if args.json:
+        from policy_lang.verifying.as_json import document
+
+        print(document(done))
+    elif not nothing:
+        from policy_lang.verifying.told import summary
+
+        print(summary(proofs, len(done)))
+    if any(file.errors for file in done):
+        return USAGE
+    if nothing:
+        print(f"policy verify: no claim is called `{args.claim}`", file=sys.stderr)
+        return USAGE
+    return _code(proofs, args.fail_level)
+
+
+def _code(proofs: list[Proof], level: str) -> int:
+    verdicts = [verdict for proof in proofs for verdict in proof.verdicts]
+    results = {verdict.result for verdict in verdicts}
+    if "refuted" in results:
+        return FINDINGS
+    if level == "vacuous" and any(v.vacuous for v in verdicts if v.kind == "claim"):
+        return FINDINGS
+    return UNKNOWN if "unknown" in results and level != "refuted" else CLEAN
+
+
+def _files(paths: list[str]) -> Iterator[str]:
+    """The files named, and those found in the directories named, in an order that does not depend on the disk."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from map(os.path.normpath, policy_files(path))
+        else:
+            yield path
+
+
+def _file(path: str, args: argparse.Namespace) -> Verified:
+    """Verify one file and, unless one document is wanted, print what comes of it."""
+    from policy_lang import check
+    from policy_lang.verifying.as_json import Verified
+
+    data, findings = check(path, root=args.root, params=dict(args.set))
+    if data is None:
+        from policy_lang.renderers import full
+
+        errors = [finding for finding in findings if finding.is_error]
+        if not args.json:
+            print(full.render(findings, colour=in_colour()), end="\n\n")
+        return Verified(path, [], [], errors)
+    from engine.core.policy import Policy
+
+    return _verified(path, Policy.model_validate(data), args)
+
+
+def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
+    from engine.core.step import compile
+    from engine.verify.prove import Prover
+    from engine.verify.verdicts import Budget
+    from policy_lang.verifying.as_json import Verified
+    from policy_lang.verifying.told import agents_of
+    from policy_lang.verifying.written import Testing
+
+    budget = Budget(args.max_states, args.timeout, args.max_open)
+    claims = [claim for claim in policy.claims if _wanted(claim.name, args.claim)]
+    done = Verified(path, [], [], [])
+    if args.claim and not claims:
+        return done
+    testing = Testing(path, compile(policy), root=args.root, params=dict(args.set))
+    for agent in ("", *agents_of(policy)):
+        told = _Progress(path)
+        subject = policy.of_agent(agent) if agent else policy
+        prover = Prover(subject, budget, agent=agent, progress=told)
+        proof = prover.prove(claims, laws=not args.claim)
+        told.over()
+        tests = {
+            v.name: testing.of(v, agent, prover.compiled, _named(claims, v.name))
+            for v in proof.verdicts
+            if v.result == "refuted" and v.played
+        }
+        done.proofs.append(proof)
+        done.tests.append(tests)
+        if not args.json:
+            _print(path, proof, prover, tests)
+    if args.write_test:
+        _write(path, testing, [test for tests in done.tests for test in tests.values()], quiet=args.json)
+    return done
+
+
+def _named(claims: list[Claim], name: str) -> Claim | None:
+    return next((claim for claim in claims if claim.name == name), None)
+
+
+def _wanted(name: str, pattern: str) -> bool:
+    pattern, name = pattern.casefold(), name.casefold()
+    return pattern in name or (any(sign in pattern for sign in "*?") and fnmatchcase(name, f"*{pattern}*"))
+
+
+def _print(path: str, proof: Proof, prover: Prover, tests: dict[str, Written]) -> None:
+    from policy_lang.testing.report import coloured, plain
+    from policy_lang.verifying.told import report
+
+    paint = coloured if in_colour() else plain
+    print("\n".join(report(path, proof, prover.compiled, tests, paint)), end="\n\n", flush=True)
+
+
+def _write(path: str, testing: Testing, tests: list[Written], *, quiet: bool) -> None:
+    from policy_lang.source import Unreadable
+    from policy_lang.stored import NotWritten
+
+    try:
+        written = testing.append(tests)
+    except (NotWritten, Unreadable) as problem:
+        print(f"policy verify: {problem}", file=sys.stderr)
+        raise SystemExit(USAGE) from None
+    if not quiet:
+        for test in tests:
+            if test.text:
+                print(f'{path}: the test "{test.title}" {"was added" if test.title in written else "is there already"}')
+
+
+class _Progress:
+    """How far a search has come, on a terminal only."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.shown = sys.stderr is not None and sys.stderr.isatty()
+        self.written = 0
+
+    def __call__(self, what: str, states: int, depth: int) -> None:
+        if self.shown:
+            text = f"{self.path}: {what}: {states:,} states, depth {depth}"[:100]
+            print(f"\r{text:<{self.written}}", end="", file=sys.stderr, flush=True)
+            self.written = len(text)
+
+    def over(self) -> None:
+        """Leave the line empty."""
+        if self.written:
+            print(f"\r{'':<{self.written}}\r", end="", file=sys.stderr, flush=True)

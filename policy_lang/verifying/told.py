@@ -1,0 +1,115 @@
+"""Verdicts for people: what is proved and for what, the run that refutes, what is not known and why.
+
+Text only. Never a bare "ok": what was looked at, and what is taken for granted, is always said.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from engine.core.policy import Policy
+from engine.core.step import Compiled
+from engine.verify.traces import condense
+from engine.verify.verdicts import Effort, Proof, Verdict
+from policy_lang.renderers.snippet import clean
+from policy_lang.testing.report import Paint, plain
+from policy_lang.verifying.folded import table
+from policy_lang.verifying.written import Written
+
+_WIDTH = 110
+_PROVED, _REFUTED, _UNKNOWN = "proved at these limits", "REFUTED", "unknown"
+_COLOURS = {"proved": "good", "refuted": "bad", "unknown": "strong"}
+
+
+def report(path: str, proof: Proof, compiled: Compiled, tests: dict[str, Written], paint: Paint = plain) -> list[str]:
+    """All there is to say about one policy, or one agent of it. ``tests`` by the names of verdicts."""
+    whose = f', as agent "{proof.agent}"' if proof.agent else ""
+    out = [paint(clean(f"{path}{whose}"), "strong")]
+    out += _laws([v for v in proof.verdicts if v.kind == "law"], paint)
+    for verdict in proof.verdicts:
+        if verdict.kind == "end" or (verdict.kind == "law" and verdict.result == "refuted") or verdict.kind == "claim":
+            out += _one(path, verdict, compiled, tests.get(verdict.name), paint)
+    for dead in proof.dead:
+        out += _wrapped(
+            "never", f"{dead.what}{'; ' + dead.why if dead.why else ''}  [{dead.origin}]", paint, "secondary"
+        )
+    out += _wrapped("looked at", effort_words(proof.effort), paint, "dim")
+    for number, text in enumerate(proof.assumptions):
+        out += _wrapped("assumed" if not number else "", text, paint, "dim")
+    return out
+
+
+def _laws(laws: Sequence[Verdict], paint: Paint) -> list[str]:
+    out: list[str] = []
+    proved = [law for law in laws if law.result == "proved"]
+    if proved:
+        names = " ".join(law.name for law in proved)
+        out += _wrapped("laws", f"{paint(_PROVED, 'good')}: {names}", paint)
+        vacuous = [law.name for law in proved if law.vacuous]
+        if vacuous:
+            out += _wrapped("", f"nothing that {' '.join(vacuous)} speak of ever happens", paint)
+    unknown = [law for law in laws if law.result == "unknown"]
+    if unknown and all(law.why == unknown[0].why for law in unknown):
+        names = " ".join(law.name for law in unknown)
+        out += _wrapped("laws", f"{paint(_UNKNOWN, 'strong')}: {names}: {unknown[0].why}", paint)
+    else:
+        for law in unknown:
+            out += _wrapped(law.name, f"{paint(_UNKNOWN, 'strong')}: {law.says}: {law.why}", paint)
+    return out
+
+
+def _one(path: str, v: Verdict, compiled: Compiled, test: Written | None, paint: Paint) -> list[str]:
+    name = {"end": "the end", "law": v.name, "claim": f'"{v.name}"'}[v.kind]
+    word = {"proved": _PROVED, "refuted": _REFUTED, "unknown": _UNKNOWN}[v.result]
+    why = f": {v.why}" if v.why else ""
+    vacuous = f" (vacuous: {v.vacuous})" if v.vacuous else ""
+    where = f"  [{v.origin}]" if v.origin and v.result != "proved" else ""
+    out = _wrapped(name, f"{paint(word, _COLOURS[v.result])}: {v.says}{why}{vacuous}{where}", paint)
+    if v.played:
+        head, *rows = table(compiled, v.played, path)
+        out += ["", f"      {paint(head, 'dim')}", *(f"      {row}" for row in rows), ""]
+    elif v.trace and v.result == "unknown":
+        out += ["", *(f"    {line}" for line in condense([step.says for step in v.trace])), ""]
+    if test is not None and test.text:
+        out += ["      as a test:", "", *(f"      {line}".rstrip() for line in test.text.splitlines()), ""]
+    elif test is not None:
+        out += [f"      no test of it: {test.why_not}", ""]
+    return out
+
+
+def _wrapped(name: str, text: str, paint: Paint, role: str = "") -> list[str]:
+    """A line, and what does not fit into it below."""
+    head = f"  {clean(name):<12}  "
+    lines = textwrap.wrap(clean_but_colours(text), _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+    first, *rest = (paint(line, role) if role else line for line in lines)
+    return [head + first, *(" " * 16 + line for line in rest)]
+
+
+def clean_but_colours(text: str) -> str:
+    """What a policy says in a message must not move the cursor; our own colours may stay."""
+    return "\x1b".join(clean(part) for part in text.split("\x1b"))
+
+
+def effort_words(effort: Effort) -> str:
+    """``5,990 states, 28,794 transitions, depth 61, 0.3 s``."""
+    found = f"{effort.states:,} states, {effort.transitions:,} transitions, depth {effort.depth}, "
+    return found + f"{effort.seconds:.1f} s in all"
+
+
+def summary(proofs: Sequence[Proof], files: int) -> str:
+    """All verdicts in one line."""
+    verdicts = [v for proof in proofs for v in proof.verdicts]
+    parts = []
+    for result, words in (("refuted", "refuted"), ("unknown", "unknown"), ("proved", _PROVED)):
+        many = sum(v.result == result for v in verdicts)
+        if many:
+            parts.append(f"{many} {words}")
+    vacuous = sum(bool(v.vacuous) for v in verdicts if v.kind == "claim")
+    more = f" ({vacuous} vacuous)" if vacuous else ""
+    return f"{files} {'file' if files == 1 else 'files'}: {', '.join(parts) or 'nothing to verify'}{more}"
+
+
+def agents_of(policy: Policy) -> list[str]:
+    """The agents that the policy has rules for."""
+    return [rules.name for rules in policy.agent]
