@@ -80,7 +80,7 @@ class Ledger:
     def counted_left(self, plan: Plan, asked: int) -> int:
         """What is left of a counted limit, with so many calls held for people."""
         own = self.counts.get(plan.resource, 0) + (asked if plan.resource == "tool_calls" else 0)
-        earlier = min(plan.limit.max or 0, getattr(self.earlier, plan.resource)) if plan.limit.scope == "thread" else 0
+        earlier = getattr(self.earlier, plan.resource) if plan.limit.scope == "thread" else 0
         return max(0, self.maximum(plan) - own - earlier - self.others(plan))
 
     def _began(self, plan: Plan) -> int:

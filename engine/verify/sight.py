@@ -127,6 +127,14 @@ class Sight:
     def _extend(self, index: int) -> None:
         self._observe("extended", self._about(index))
         self.ledger.extend(self.laws.plans[index])
+        self._overdrawn(self.laws.plans[index])
+
+    def _overdrawn(self, plan: Plan) -> None:
+        """What others have taken beyond the maximum is taken from what it grows by."""
+        if plan.counted and plan.limit.scope != "run":
+            asked = sum(tool.asked and tool.pending for tool in self._tools.values())
+            for _ in range(self._ghost(f"left_of_{plan.name}") - self.ledger.counted_left(plan, asked)):
+                self._observe("others_took", {"limit": plan.index + 1})
 
     def _ghost(self, name: str) -> int:
         return self.ghosts[[g.name for g in self.laws.ghosts].index(name)]

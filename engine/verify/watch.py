@@ -223,6 +223,7 @@ class Watch(RoundSight):
             amount = min(event.amount or most, most)
             self._observe("grown", {"limit": plan.index + 1, "amount": amount})
             self.ledger.grow(plan, amount)
+            self._overdrawn(plan)
         else:
             self._moved_on(plan.index)
         told = next(n for n in decision.notes if n.kind in ("granted", "withheld"))

@@ -1,0 +1,206 @@
+"""Every reachable state for **all** limits at once: what is left of a limit is 0, 1, or *many*.
+
+Rules and laws compare what is left with 0 and 1 only, so nothing but time tells two larger numbers apart. The
+successors are those of the exact search, generated for the policy with small numbers; what a step takes
+from *many* may leave many. That covers every limit from 1 on and rounds of any size, and more than can happen:
+what is found broken here is a suspicion until the exact search has found a run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from engine.core.machine.build import build
+from engine.core.machine.expr import And, Eq, Expr, Field, Le, Lit, Not, Or, Var
+from engine.core.machine.laws import Laws, laws_of
+from engine.core.machine.machine import Grant, Machine, Phase, Refill, Rule, Sort, Spend
+from engine.core.policy import Policy
+from engine.verify.atomic import is_atomic
+from engine.verify.cycles import Edge
+from engine.verify.endless import Move, endless
+from engine.verify.many import ROUND, Numbers, State
+from engine.verify.small_numbers import MANY, with_small_numbers
+from engine.verify.successors import names_of, successors
+
+_EDGES = 1_500_000
+"""Transitions among which a run without an end is looked for; more would not fit into memory well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """What holds for all limits of this shape. ``suspected``: law and words of what may be broken.
+
+    ``never`` are the ids of rules that no run fires. ``circle`` are the rules of a shortest one that a run may go
+    round for ever, empty where every run ends, ``None`` where that was not looked at. ``cut`` says why not every state
+    was visited, or why these states do not stand for all limits; it is empty otherwise.
+    """
+
+    states: int
+    transitions: int
+    seconds: float
+    suspected: tuple[tuple[str, str], ...] = ()
+    never: tuple[str, ...] = ()
+    circle: tuple[Rule, ...] | None = None
+    cut: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Every law holds, whatever the numbers of the policy."""
+        return not self.suspected and not self.cut
+
+
+def saturate(
+    policy: Policy,
+    *,
+    made: Callable[[Policy], Machine] = build,
+    watched: Callable[[Policy], Laws] = laws_of,
+    max_states: int = 300_000,
+    max_seconds: float = 60.0,
+) -> Saturation:
+    """Visit every state of the policies of this shape, or as many as the budget allows.
+
+    ``made`` and ``watched`` are handed the policy with small numbers.
+    """
+    started = time.perf_counter()
+    small = with_small_numbers(policy)
+    machine, laws = made(small), watched(small)
+    if outside := outside_fragment(machine, laws):
+        return Saturation(0, 0, time.perf_counter() - started, cut=outside)
+    search = Search(small, machine, laws)
+    cut = search.run(max_states, started + max_seconds)
+    drifted = "what is left and what the laws count drift apart" if search.numbers.drifted else ""
+    suspected = dict.fromkeys((laws.checks[i].law, laws.checks[i].broken) for i in sorted(search.faults))
+    return Saturation(
+        states=len(search.seen),
+        transitions=(transitions := sum(search.fired)),
+        suspected=tuple(suspected),
+        never=() if cut else search.never(),
+        circle=None if cut or transitions > _EDGES else search.circle(),
+        cut=cut or drifted,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def outside_fragment(machine: Machine, laws: Laws) -> str:
+    """Why small numbers cannot stand for all of them; empty where they can."""
+    if is_atomic(machine):
+        return "an `atomic` limit judges rounds as a whole: how many calls fit is more than 0, 1 or many"
+    counters = {v.name for v in machine.variables if v.sort is Sort.FUEL}
+    counters |= {g.name for g in laws.ghosts if any(isinstance(case.update, Grant | Spend | Refill) for case in g.on)}
+    guards = [rule.guard for rules in machine.rules.values() for rule in rules]
+    guards += [term for check in laws.checks for term in (check.premise, check.demand)]
+    guards += [case.guard for ghost in laws.ghosts for case in ghost.on]
+    for left, right in (sides for guard in guards for sides in _compared(guard)):
+        told = {side.name for side in (left, right) if isinstance(side, Var)} & counters
+        if told and not (isinstance(right, Lit) and right.value < MANY):
+            return f"numbers of {told.pop()} are told apart that are all many here"
+    return ""
+
+
+def _compared(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
+    match expr:
+        case Le(left, right) | Eq(left, right):
+            yield left, right
+        case Not(of):
+            yield from _compared(of)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _compared(part)
+        case Var() | Field() | Lit():
+            return
+
+
+class _Sink:
+    """Takes the successors that the generated functions put among the seen, with the branch that led there."""
+
+    def __init__(self, take: Callable[[State, State, int], None]) -> None:
+        self._take = take
+
+    def __contains__(self, state: State) -> bool:
+        return False
+
+    def __setitem__(self, state: State, origin: tuple[State, int]) -> None:
+        self._take(origin[0], state, origin[1])
+
+
+class Search:
+    """One search. ``seen`` are the states; ``machine`` and ``laws`` must be those of a policy with small numbers."""
+
+    def __init__(self, policy: Policy, machine: Machine, laws: Laws) -> None:
+        self.machine, self.laws = machine, laws
+        self.next = successors(machine, laws, ROUND)
+        names = names_of(machine, laws)
+        self._place = {name: i for i, name in enumerate(names)}
+        self.numbers = Numbers(policy, machine, laws, names)
+        self.refilled = [
+            frozenset(self._place[u.var] for u in branch.rule.updates if isinstance(u, Refill))
+            for branch in self.next.branches
+        ]
+        self.fired = [0] * len(self.next.branches)
+        self.faults: set[int] = set()
+        self.seen: set[State] = set(self.numbers.initial(self.next.initial))
+        self._following: list[State] = []
+
+    def run(self, max_states: int, until: float) -> str:
+        """Level by level; returns why it stopped early, if it did."""
+        sink, level = _Sink(self._take), list(self.seen)
+        while level:
+            self._following = []
+            for first in range(0, len(level), 256):
+                self._expand(level[first : first + 256], sink, self.fired)
+                if len(self.seen) > max_states:
+                    return f"stopped after {max_states} states"
+                if time.perf_counter() > until:
+                    return "stopped because its time was over"
+            level = self._following
+        return ""
+
+    def never(self) -> tuple[str, ...]:
+        """Rules that no run of any policy of this shape fires."""
+        fired = {branch.rule.id for branch, count in zip(self.next.branches, self.fired, strict=True) if count}
+        return tuple(rule.id for rules in self.machine.rules.values() for rule in rules if rule.id not in fired)
+
+    def circle(self) -> tuple[Rule, ...]:
+        """What a run may do over and over; only after a complete search.
+
+        Left out are a host that repeats an attempt in flight by itself, as often as it likes, and a provider's pauses, of
+        which each call has a fixed number.
+        """
+        place = {state: number for number, state in enumerate(self.seen)}
+        moves: dict[Move, int] = {}
+        edges: dict[Edge, None] = {}
+        rules = [branch.rule for branch in self.next.branches]
+
+        def take(s: State, n: State, label: int) -> None:
+            event = self.next.branches[label].event
+            if event == "paused" or (event == "attempt" and s[0] == Phase.CALLING):
+                return
+            left = {name for name, at in self._place.items() if s[at]}
+            move = moves.setdefault(Move.of(rules[label], left), len(moves))
+            for after in self.numbers.meant(s, n, self.refilled[label]):
+                edges.setdefault(Edge(place[s], place[after], move))
+
+        self._expand(self.seen, _Sink(take), [0] * len(self.fired))
+        return endless(len(place), tuple(edges), tuple(moves))
+
+    def _expand(self, states: Iterable[State], sink: _Sink, fired: list[int]) -> None:
+        functions, held = self.next.functions, bytearray(len(self.laws.checks))
+        for s in states:
+            function = functions.get(s[0])
+            if function is not None:
+                function(s, sink, _ignore, fired, held, self._broke)
+
+    def _take(self, s: State, n: State, label: int) -> None:
+        for after in self.numbers.meant(s, n, self.refilled[label]):
+            if after not in self.seen:
+                self.seen.add(after)
+                self._following.append(after)
+
+    def _broke(self, check: int, state: State, label: int) -> None:
+        self.faults.add(check)
+
+
+def _ignore(state: State) -> None:
+    """The generated functions hand on each state that is new to them; here the sink is told."""
