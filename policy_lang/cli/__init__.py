@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": "prove what policy files claim for every run, or show a run that refutes it",
     "explain": "say what a policy means, rule by rule",
     "graph": "draw what a run under a policy can come to",
+    "import": "make a policy of the limits in another framework's settings",
     "lsp": "answer an editor about policy files (a language server)",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",
@@ -31,6 +32,9 @@ COMMANDS = {
     "replay": "compare recorded runs with what a policy decides today",
 }
 """Subcommand (and the module of its name), to the line that describes it."""
+
+MODULES = {"import": "import_settings"}
+"""Subcommands whose name cannot be a module's."""
 
 CLEAN, FINDINGS, USAGE = 0, 1, 2
 """Exit codes that every subcommand shares."""
@@ -75,7 +79,7 @@ def _run(arguments: list[str]) -> int:
     for name, help in COMMANDS.items():
         command = commands.add_parser(name, help=help, description=help)
         if name == wanted:
-            module = import_module(f"policy_lang.cli.{name}")
+            module = import_module(f"policy_lang.cli.{MODULES.get(name, name)}")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     args = parser.parse_args(arguments)

@@ -26,11 +26,9 @@ def by_name(name: str, known: Iterable[Framework]) -> Framework:
 def by_keys(settings: Value, known: Iterable[Framework]) -> Framework:
     """The framework that has most of the keys. Raises ``Unusable`` where none has one, or two have as many."""
     found = set(_words(settings))
-    signs = []
-    for framework in known:
-        mine = found & (framework.keys.keys() | framework.words)
-        if mine - framework.shared:
-            signs.append((framework, mine))
+    every = [(framework, found & (framework.keys.keys() | framework.words)) for framework in known]
+    sure = [(framework, mine) for framework, mine in every if mine - framework.shared]
+    signs = sure or [(framework, mine) for framework, mine in every if mine]
     if not signs:
         names = listed([framework.name for framework in known], "and")
         raise Unusable(
@@ -38,7 +36,7 @@ def by_keys(settings: Value, known: Iterable[Framework]) -> Framework:
         )
     most = max(len(mine) for _, mine in signs)
     best = [(framework, mine) for framework, mine in signs if len(mine) == most]
-    if len(best) == 1:
+    if sure and len(best) == 1:
         return best[0][0]
     told = [f"{framework.title} ({quoted(sorted(mine), 'and')})" for framework, mine in best]
     ways = listed([f"`--from {framework.name}`" for framework, _ in best])

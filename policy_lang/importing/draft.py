@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 from policy_lang.quantities import COUNT, text_of
 from policy_lang.texts import client_text, quote
 
+ORDER: Final = ("trip", "reset", "count")
+"""Lines of a breaker."""
+
 WIDTH: Final = 96
 """Columns of a remark, its indentation not counted."""
 
@@ -21,6 +24,8 @@ UNITS: Final = {"cost": "money", "wall": "duration", "attempt_wall": "duration"}
 
 
 INCURABLE: Final = ("auth", "invalid_request", "content_filter")
+ENDLESS: Final = "policy: allow P334 the settings give no time for an answer"
+EACH: Final = "policy: allow P333 every agent counts for itself there, too"
 ALLOWED: Final = "policy: allow P312 the settings say so"
 """Trying these again is worth a warning, and nevertheless what the settings say."""
 
@@ -99,10 +104,11 @@ class Block:
         if remark not in remarks:
             remarks.append(remark)
 
-    def lines(self, depth: int) -> Iterator[str]:
-        """Its limits, ladders and tool rules, remarks above them."""
+    def lines(self, depth: int, allowed: str = "") -> Iterator[str]:
+        """Its limits, remarks above them; ``allowed`` is the remark that accepts a limit of calls of each run."""
         for limit, remarks in self.limits.values():
-            yield from _said(limit.text(), remarks, depth)
+            more = [allowed] if allowed and limit.resource == "llm_calls" and limit.scope in ("", "run") else []
+            yield from _said(limit.text(), [*remarks, *more], depth)
 
     def rules(self, depth: int) -> Iterator[str]:
         for reason, (steps, remarks) in self.failures.items():
@@ -112,7 +118,8 @@ class Block:
             yield from _said(*self.unknown_tool, depth)
         for pattern, (clauses, remarks) in self.tools.items():
             words = " ".join(f"{clause.kind} {clause.rest}".rstrip() for clause in clauses.values())
-            yield from _said(f"tool {quote(pattern)} {words}", remarks, depth)
+            allowed = [ENDLESS] if "ask" in clauses else []
+            yield from _said(f"tool {quote(pattern)} {words}", [*remarks, *allowed], depth)
 
 
 class Draft(Block):
@@ -143,11 +150,13 @@ class Draft(Block):
     def text(self, foot: Iterable[str] = ()) -> str:
         """The policy, not yet laid out. ``foot`` are tests."""
         out = [*_remarks(self.head, 0), f"policy {quote(self.name)} lang 1", ""]
-        out += _block("limits", self.lines(1))
+        alone = self.agents and ("llm_calls", "subtree") not in self.limits
+        out += _block("limits", self.lines(1, EACH if alone else ""))
         out += _block("finalization", _statements(self.finalization.values()))
         out += [*self.rules(0), ""]
         for pattern, (lines, remarks) in self.breakers.items():
-            out += [*_remarks(remarks, 0), *_block(f"breaker {quote(pattern)}", lines)]
+            inside = sorted(lines, key=lambda line: ORDER.index(line.split()[0]))
+            out += [*_remarks(remarks, 0), *_block(f"breaker {quote(pattern)}", inside)]
         out += _block("agents", _statements(self.tree.values()))
         for name, block in self.agents.items():
             out += _block(f"agent {quote(name)}", [*block.lines(1), *block.rules(1)])
@@ -177,5 +186,8 @@ def _said(text: str, remarks: Iterable[str], depth: int) -> Iterator[str]:
 
 def _remarks(remarks: Iterable[str], depth: int) -> Iterator[str]:
     for remark in remarks:
-        for line in textwrap.wrap(remark, WIDTH - 2 * depth, break_long_words=False, break_on_hyphens=False) or [""]:
-            yield f"# {line}".rstrip()
+        inner = "  " if remark.startswith("- ") else ""
+        for line in textwrap.wrap(
+            remark, WIDTH - 2 * depth, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+        ):
+            yield f"# {line}"

@@ -88,6 +88,9 @@ class Import:
         self.framework.finish(self)
         for one in self.later:
             one()
+        for entries in (self.carried, self.lost, self.beside):
+            entries.sort(key=lambda entry: entry.at)
+        self.problems.sort(key=lambda problem: problem.at)
 
     # ---- walking
 
@@ -244,7 +247,7 @@ class Import:
         scalar = "" if isinstance(value.data, (dict, list)) else f" {value.shown()}"
         line = f", line {value.key_at.line}" if value.key_at.line else ""
         path = clean(value.path)
-        return f"From {path if len(path) <= LONGEST else value.shown_key()}{scalar}{line}: {why}"
+        return f"From {path if len(path) <= LONGEST else value.shown_key()}{scalar}{line}{f': {why}' if why else '.'}"
 
 
 # ---- functions for keys that are translated in one line
@@ -261,8 +264,9 @@ def counted(
     then: str = "stop",
     below_is_unlimited: bool = False,
 ) -> Handler:
-    """A whole number N that is a limit of N + ``plus`` here. ``below_is_unlimited``: less than ``least`` switches it
-    off there."""
+    """A whole number N that is a limit of N + ``plus`` here; ``{n}`` in ``why`` is N. ``below_is_unlimited``: less
+    than ``least`` switches it off there.
+    """
 
     def translate(value: Value, into: Import) -> None:
         if value.data is None:
@@ -274,7 +278,8 @@ def counted(
         if most < least:
             into.same(value, f"less than {least} is no limit there, and none is written here")
             return
-        into.limit(value, Limit(resource, most + plus, scope, option=option, then=then), why)
+        told = why.replace("{n}", str(most))
+        into.limit(value, Limit(resource, most + plus, scope, option=option, then=then), told)
 
     return translate
 

@@ -16,7 +16,8 @@ from policy_lang.importing.values import Value
 _MINUTE: Final = 60_000
 
 _ITERATIONS: Final = (
-    "one more than there: N calls may ask for tools, and the one that then makes the model answer is counted here."
+    "{n} calls may ask for tools, there as here. The one that then makes the model answer is counted here, and there "
+    "it is not."
 )
 _CALLS: Final = (
     "executions of tools; then the next call is the final one. There a round that goes beyond runs whole; here its "

@@ -82,13 +82,16 @@ def _finish(into: Import) -> None:
     for key in turns:
         if not alone:
             several = "team" in into.kept
-            what = "the turns of all agents of a team" if several else "an agent's answers, each of several model calls"
-            into.lose(into.kept[key], f"{what} are counted there; here a limit is of one run")
+            what = "the turns of all agents of a team" if several else "an agent's answers, of several model calls each"
+            into.lose(into.kept[key], f"counts {what}; here a limit is of one run")
         elif key == "max_turns":
             counted("llm_calls", _TURNS, least=1)(into.kept[key], into)
         else:
             _messages(into.kept[key], into)
-    for key, same in (("max_tool_iterations", "a turn is one model call"), ("reflect_on_tool_use", "it does not")):
+    for key, same in (
+        ("max_tool_iterations", "a turn is one model call"),
+        ("reflect_on_tool_use", "no further call follows"),
+    ):
         if alone and _set(into, key):
             into.same(into.kept[key], same)
     if not alone and "team" not in into.kept:
@@ -130,9 +133,7 @@ def _rounds(into: Import) -> None:
     if most is None:
         return
     if reflects:
-        why = (
-            "one more than there: N calls may ask for tools, and the one that reflects, without tools, is counted here."
-        )
+        why = f"{most} calls may ask for tools, and the one that reflects, without tools, is one more."
         into.limit(value, Limit("llm_calls", most + 1, then="finalize"), why)
     else:
         why = (

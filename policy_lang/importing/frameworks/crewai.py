@@ -13,8 +13,8 @@ from policy_lang.importing.framework import Framework, Import, counted, lost, na
 from policy_lang.importing.values import Value, snake
 
 _ITERATIONS: Final = (
-    "one more than there: N calls may ask for tools, and the one that then makes the agent answer, without tools, is "
-    "counted here."
+    "{n} calls may ask for tools, there as here. The one that then makes the agent answer, without tools, is counted "
+    "here, and there it is not."
 )
 _TIME: Final = (
     "seconds. There `TimeoutError` is raised, and what is running goes on in its thread; here it is cancelled."

@@ -7,13 +7,12 @@ policy is about one run.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Final
 
 from policy_lang.importing.draft import fallback
 from policy_lang.importing.framework import Framework, Import, inside, keep, lost, names, timed
-from policy_lang.importing.values import Value, Wrong
-from policy_lang.quantities import duration_text, money_text
+from policy_lang.importing.values import Value
+from policy_lang.quantities import duration_text
 
 _REASONS: Final = {
     "rate_limit_error_retries": "rate_limit",
@@ -64,6 +63,8 @@ def _retries(into: Import) -> dict[str, tuple[Value, int]]:
             into.lose(value, "no kind of failure that this import knows")
         elif value.data is not None and (times := into.number(value)) is not None:
             found[_REASONS[key]] = (value, times)
+    if "provider" in found and "*" in found:
+        found.setdefault("overloaded", found["*"])  # here a kind of `provider`, there of its own
     for reason, (value, times) in list(found.items()):
         if not times:
             del found[reason]
@@ -109,34 +110,6 @@ def _chain(value: Value, into: Import) -> list[str]:
     return [text for _, text in into.texts(groups[chosen])]
 
 
-def _models(value: Value, into: Import) -> None:
-    """Deployments: their prices, where they have any; what else they are is the host's."""
-    for one in value.items:
-        name = one.mapping.get("model_name")
-        info = {**one.mapping.get("litellm_params", one).mapping, **one.mapping.get("model_info", one).mapping}
-        rates = [info.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
-        cached = info.get("cache_read_input_token_cost")
-        texts = [_rate(rate, into) for rate in rates]
-        if name and isinstance(name.data, str) and all(texts):
-            cache = f" cached {text}" if cached and (text := _rate(cached, into)) else ""
-            into.draft.prices[name.data] = f"input {texts[0]}{cache} output {texts[1]}"
-    into.left(value, "which models there are is said by the host's clients")
-
-
-def _rate(value: Value | None, into: Import) -> str:
-    """Dollars a token as dollars a million; ``""`` if there are none."""
-    if value is None or value.data is None:
-        return ""
-    if isinstance(value.data, bool) or not isinstance(value.data, (int, Decimal)) or value.data < 0:
-        into.wrong(value, Wrong(f"expected dollars for one token, not `{value.shown()}`"))
-        return ""
-    micros = Decimal(value.data) * 10**12
-    if micros != micros.to_integral_value() or micros > 10**15:
-        into.lose(value, "a price is exact to a millionth of a dollar for a million tokens")
-        return ""
-    return money_text(int(micros))
-
-
 FRAMEWORK: Final = Framework(
     name="litellm",
     title="LiteLLM",
@@ -170,16 +143,14 @@ FRAMEWORK: Final = Framework(
         "rpm": lost("requests a minute are the client's business; a policy limits a run, not a rate"),
         "tpm": lost("tokens a minute are the client's business; a policy limits a run, not a rate"),
         "model": keep("model"),
-        "model_list": _models,
         "litellm_settings": inside,
         "router_settings": inside,
-        "general_settings": lambda value, into: into.left(value, "no limit"),
     },
     words=frozenset({"litellm_params"}),
     shared=frozenset({"timeout", "model", "fallbacks", "retry_policy", "max_parallel_requests", "rpm", "tpm"}),
     beside=names(
-        "routing_strategy routing_strategy_args model_group_alias redis_host redis_port redis_password "
-        "redis_url cache_responses cache_kwargs cache cache_params client_ttl polling_interval set_verbose "
+        "model_list general_settings routing_strategy routing_strategy_args model_group_alias redis_host redis_port "
+        "redis_password redis_url cache_responses cache_kwargs cache cache_params client_ttl polling_interval set_verbose "
         "debug_level enable_pre_call_checks enable_tag_filtering success_callback failure_callback callbacks "
         "drop_params environment_variables json_logs telemetry num_workers"
     ),

@@ -67,10 +67,16 @@ def _limit(value: Value, most: Value, settings: dict[str, Value], resource: str,
         if "then" in settings:
             into.wrong(value, Wrong("`finalize` needs a `reserve` here: nothing would be left for the call"))
             return
+        into.lose(
+            into.kept["on_limit"], f"`finalize` at the limit on `{resource}` needs a `reserve`; the run ends there"
+        )
         then = "stop"
-    elif then == "stop":
-        reserve = None
-    into.limit(value, Limit(resource, size, scope, reserve, then=then), "as it is.")
+    elif then == "stop" and reserve is not None:
+        into.wrong(
+            settings["reserve"], Wrong("a `reserve` is kept for the call of a `finalize`", "write `then: finalize`")
+        )
+        return
+    into.limit(value, Limit(resource, size, scope, reserve, then=then), "")
 
 
 _STOP: Final = Value("stop", "", *[(0, 0)] * 2)  # type: ignore[arg-type]
@@ -100,19 +106,19 @@ def _tree(name: str) -> Handler:
     def translate(value: Value, into: Import) -> None:
         most = into.number(value)
         if most is not None:
-            into.tree(value, f"{name} {most}", "as it is.")
+            into.tree(value, f"{name} {most}", "")
 
     return translate
 
 
 def _deny(value: Value, into: Import) -> None:
     for one, name in into.texts(value):
-        into.tool(one, name, Clause("deny"), "it never runs.")
+        into.tool(one, name, Clause("deny"), "")
 
 
 def _ask(value: Value, into: Import) -> None:
     for one, name in into.texts(value):
-        into.tool(one, name, Clause("ask"), "a person is asked before each execution.")
+        into.tool(one, name, Clause("ask"), "")
 
 
 def _prices(value: Value, into: Import) -> None:
@@ -153,7 +159,7 @@ FRAMEWORK: Final = Framework(
         "ask": _ask,
         "prices": _prices,
     },
-    shared=frozenset({"limits", "deny", "ask", "prices", "cost", "tokens", "depth", "children"}),
+    shared=frozenset({"limits", "deny", "ask", "prices", "depth", "children"}),
     start=_start,
 )
 assert set(_LIMITED) <= set(RESOURCES), quote("a resource was renamed")

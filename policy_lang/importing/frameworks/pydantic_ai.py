@@ -26,8 +26,8 @@ _CALLS: Final = (
 
 def _tokens(resource: str) -> Handler:
     why = (
-        "one more than there, where with exactly N used a further request starts. The answer that crosses the limit is "
-        "kept here (there it is lost to `UsageLimitExceeded`), and the largest output is cut to what is left."
+        "one more than there, where with exactly {n} used a further request starts. The answer that crosses the limit "
+        "is kept here (there it is lost to `UsageLimitExceeded`), and the largest output is cut to what is left."
     )
     return counted(resource, why, plus=1, scope="run")
 

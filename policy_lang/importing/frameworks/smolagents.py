@@ -12,8 +12,8 @@ from policy_lang.importing.framework import Framework, Import, counted, lost, na
 from policy_lang.importing.values import Value
 
 _STEPS: Final = (
-    "one more than there: N steps may use tools, and the call that then makes the agent answer, without tools, is "
-    "counted here."
+    "{n} steps may use tools, each with one model call. The call that then makes the agent answer, without tools, is "
+    "counted here, and there it is not."
 )
 
 
