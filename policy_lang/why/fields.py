@@ -16,6 +16,7 @@ from engine.core.machine.plan import ENOUGH, RESERVE, Plan
 from engine.core.state import Refusal
 from engine.core.switching import wait
 from engine.core.texts import duration
+from policy_lang.names import listed
 from policy_lang.why import breakers
 from policy_lang.why.scene import Scene, counted, limit_word, quantity, reasons_word
 
@@ -83,7 +84,7 @@ def _amount(plan: Plan, scene: Scene, value: int) -> str:
         return f"{said}, and the last {quantity(resource, kept)} are kept" if value == RESERVE else said
     need = amount.need(scene.core.amounts.price(sight.model), sight.input_tokens or 0)
     said = f"{name} has {quantity(resource, max(0, maximum - used))} of {quantity(resource, maximum)} left"
-    needed = f"the request needs {quantity(resource, need)}"
+    needed = f"the request needs at least {quantity(resource, need)}"
     if value == ENOUGH:
         return f"{said}, and {needed}" if need > 1 else said
     if value == RESERVE:
@@ -178,7 +179,7 @@ def _switch(step: Fallback, scene: Scene, value: int) -> str:
             said.append(f"`{name}` was used in this run before")
         else:
             said.append(f"a call of `{name}` was not admitted")
-    return " and ".join(said)
+    return listed(said, "and")
 
 
 # ---- tool calls

@@ -65,8 +65,9 @@ class Reader:
         scenes = list(self._scenes(before, event, traced))
         found = []
         for i, scene in enumerate(scenes):
-            line = traced.decision.because if i == len(scenes) - 1 else ""
-            if scene.kind == "tool" and scene.call is not None:
+            rule = scene.looked.reaction.rule
+            line = traced.decision.because if i == len(scenes) - 1 and _told_by_state(rule) else ""
+            if scene.kind in ("tool", "withheld") and scene.call is not None and rule.effect.limit < 0:
                 line = lines.get(scene.call.id, line)
             found.append(self._look(scene, line))
         return tuple(_merged(found))
@@ -89,6 +90,7 @@ class Reader:
                 counts = _counted(counts, [k for k, *_ in self._core.tools.facts(call.name).limits])
 
     def _look(self, scene: Scene, line: str) -> Look:
+        """One look; ``line`` is that of the rule that holds, where it is another than the rule itself says."""
         reaction = scene.looked.reaction
         rules = [
             Answer(
@@ -98,10 +100,9 @@ class Reader:
         ]
         rule = reaction.rule
         atoms = decisive(rule.guard, reaction.variables, reaction.fields) if rule.guard != TRUE else ()
-        because = line if line and rule.origin.startswith("default: ") and not line.startswith("default: ") else ""
         asked = question(rule, scene.kind, self._core)
         facts = self._facts(scene, [atom for atom in atoms if _IMPLIED.isdisjoint(names(atom))])
-        rules.append(Answer(rule.id, asked, True, facts, because or self._line(scene, rule)))
+        rules.append(Answer(rule.id, asked, True, facts, line or self._line(scene, rule)))
         about, calls = self._compiled.machine.events[scene.kind].doc, tuple[str, ...]()
         if scene.kind in ("tool", "granted", "withheld", "unstarted") and scene.call is not None:
             calls = (f"{scene.call.id} `{scene.call.name}`",)
@@ -130,6 +131,17 @@ class Reader:
                 else:
                     told.append(self._variables[name](scene, reaction.variables[name], atom))
         return tuple(dict.fromkeys(told))
+
+
+_BY_STATE = frozenset(("call.final", "attempt.final", "answered.final", "stopped"))
+"""Rules that stand for a line which the state remembers: what made the call final, how the run was to end."""
+_BY_LEDGER = frozenset(("above", "wall_above", "rounds_above", "tools_above", "refused"))
+"""Words of rules that stand for a line of an agent above, which the ledger has shown."""
+
+
+def _told_by_state(rule: Rule) -> bool:
+    """Does the decision name a line that the rule does not know?"""
+    return rule.id in _BY_STATE or rule.effect.word in _BY_LEDGER
 
 
 def _kept(looks: Sequence[Looked], judged: int) -> list[Looked]:

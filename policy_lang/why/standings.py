@@ -91,9 +91,11 @@ def _remarks(core: Core, plan: Plan, after: State) -> Iterator[str]:
             yield f"its extension by {quantity(resource, min(step.by, plan.maximum))} {what}"
         elif isinstance(step, Ask):
             yield _questions(plan, step, position, place, values)
-    others = dict(after.book.pools.others).get(plan.limit.id, 0) if after.book.pools is not None else 0
-    if others:
-        yield f"{quantity(resource, others)} of it are used or held by other runs of the tree"
+    pools = after.book.pools or Pools()
+    if others := dict(pools.others).get(plan.limit.id, 0):
+        aside = dict(pools.aside).get(plan.limit.id, 0)
+        only = f", {quantity(resource, aside)} of that only held or set aside" if aside else ""
+        yield f"{quantity(resource, others)} of it are taken by other runs of the tree{only}"
     if plan.limit.scope == "thread" and after.book.run.thread:
         yield f"earlier runs of thread {after.book.run.thread} count"
 

@@ -33,8 +33,11 @@ def unasked(event: e.AnyEvent, decision: d.AnyDecision, before: State) -> str:
             return "its verdict was given with its round; neither time nor a breaker stands against it since"
         case e.ToolRequested(), _:
             return "it was answered when its round was judged, and that stands"
+        case e.ModelReplied(), d.RunTools():
+            return "its tools were judged when they were asked for, before the reply was shown: that stands"
         case e.ToolEnded(status="deferred"), _:
-            return "the tool has taken the call and brings its result later"
+            people = ", and only people are awaited now" if isinstance(decision, d.Suspend) else ""
+            return f"the tool has taken the call and brings its result later{people}"
         case e.ToolEnded(), d.Execute(attempt=attempt):
             return f"the tool's own `retry` grants attempt {attempt}, which ends before its time is over"
         case _, d.Suspend():
