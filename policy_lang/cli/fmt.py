@@ -1,7 +1,7 @@
 """``policy fmt``: policy files in one layout, on disk or from the standard input to the standard output.
 
-Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` or ``--diff`` if one would change; 2 if one cannot be read
-or written.
+Exit 0 when all files are, or now are, in that layout; 1 with ``--check`` or ``--diff`` if one would change; 2 if one
+cannot be read or written.
 """
 
 from __future__ import annotations

@@ -24,9 +24,15 @@ def foreign_sign(site: Site) -> bool:
     if token.text == "=" and before is not None and before.text == "=" and before.end == token.start:
         both = site.span(before.start, token.end)
         return _drop(site, "`==` is written `=`", both, "write `=`")
-    if token.text in ("=", ":", ":=") and site.reads(site.rest(site.parser.index + 1)):
+    if token.text in ("=", ":", ":=") and _a_value_follows(site):
         return _drop(site, f"no `{token.text}` is written here", site.at(token), "remove it")
     return False
+
+
+def _a_value_follows(site: Site) -> bool:
+    """Could the line be read without this token, or at least a value behind it? Then the rest is another mistake."""
+    rest = site.rest(site.parser.index + 1)
+    return site.reads(rest) or (rest[0].kind in ("QUANTITY", "STRING") and site.parser.fits(rest) > 0)
 
 
 def _drop(site: Site, message: str, shown: Span, help: str) -> bool:
