@@ -33,7 +33,7 @@ WARNED: Final = ("P304", "P312", "P313", "P315", "P323", "P335", "P900", "P901",
 """Warnings that are found while files are read and merged, and by no rule: their level can be set all the same."""
 
 _LISTS: Final = ("tools", "clients", "host", "no_allow")
-_KEYS: Final = (*_LISTS, "levels", "ignore")
+KEYS: Final = (*_LISTS, "levels", "ignore")
 
 
 class LintSettings(NamedTuple):
@@ -139,8 +139,8 @@ class _Reader:
             self._wrong((), "", f"`{LINT}` is a table", f"write `[{'.'.join(self.prefix)}]`")
             table = {}
         for key in table:
-            if key not in _KEYS:
-                self._unknown((), key, "setting", _KEYS)
+            if key not in KEYS:
+                self._unknown((), key, "setting", KEYS)
         lists = {key: self._texts((), key, table[key]) for key in _LISTS if key in table}
         for code in lists.get("no_allow") or ():
             self._code((), "no_allow", code)

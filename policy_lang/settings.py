@@ -111,8 +111,8 @@ _AGENTS: Final = _Kind(
     },
     {"description": '`description = "…"`: it tells the model what the agent is good for'},
 )
-_KINDS: Final = (_CLIENTS, _AGENTS)
-_TITLES: Final = {str: "a text", int: "a whole number", list: "a text, or a list of texts"}
+KINDS: Final = (_CLIENTS, _AGENTS)
+TITLES: Final = {str: "a text", int: "a whole number", list: "a text, or a list of texts"}
 
 
 def find(directory: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> str | None:
@@ -183,7 +183,7 @@ class _Reader:
 
     def known(self, data: Mapping[str, Any]) -> None:
         """Raises ``SettingsError`` for what is none of the tables. ``[lint]`` is judged where rules are set."""
-        tables = [*(kind.table for kind in _KINDS), LINT]
+        tables = [*(kind.table for kind in KINDS), LINT]
         for key in data:
             if key not in tables:
                 near = nearest(key, tables)
@@ -226,7 +226,7 @@ class _Reader:
             help = f"did you mean `{near}`?" if near else f"known: {quoted(kind.types, 'and')}"
             raise self._problem(f"unknown setting `{key}` {of}", help, where, key)
         if not _is(value, wanted):
-            raise self._problem(f"`{key}` {of} takes {_TITLES[wanted]}", "", where, key)
+            raise self._problem(f"`{key}` {of} takes {TITLES[wanted]}", "", where, key)
         if key == "wire" and value not in WIRES:
             near = nearest(str(value), WIRES)
             help = f"did you mean `{near}`?" if near else f"known: {quoted(WIRES, 'and')}"

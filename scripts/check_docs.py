@@ -1,30 +1,26 @@
-"""Check the documentation: what it quotes is current, its policies are sound, its links and commands exist.
+"""Check the documentation: what it quotes is current, its code is sound, its links and commands exist.
 
-``--write`` rewrites the generated parts instead of complaining about them. A generated part stands between
-``<!-- generated: NAME -->`` or ``<!-- output: COMMAND -->`` and ``<!-- end -->``. A policy with a comment
-``<!-- file: NAME -->`` above it has that name, and later blocks of the page can extend or import it.
+``--write`` rewrites what is made from the code instead of complaining about it. The marks that pages have for that are
+told in ``doc_sessions``, what blocks of code are held against in ``doc_blocks``.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import re
-import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import doc_blocks
+import language_reference
 import rule_pages
-from doc_parts import PARTS
+from doc_blocks import BLOCK
+from doc_sessions import ROOT, refreshed
 
-ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("docs", "spec_examples", "tests", "benchmarks")
 
-GENERATED = re.compile(r"<!-- (generated|output): (.+?) -->\n(.*?)<!-- end -->", re.DOTALL)
-BLOCK = re.compile(r"^(?:<!-- file: (\S+) -->\n)?```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 INLINE = re.compile(r"`(policy [^`]+)`")
 PATH = re.compile(r"`((?:benchmarks|docs|engine|grammars|policy_lang|scripts|spec_examples|tests)/[\w./*-]*)`")
@@ -45,59 +41,13 @@ def policy(arguments: list[str], cwd: Path = ROOT) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
-# ---- generated parts
-
-
-def refreshed(text: str) -> str:
-    """The page with its generated parts as they should be."""
-    return GENERATED.sub(_part, text)
-
-
-def _part(match: re.Match[str]) -> str:
-    kind, name = match[1], match[2]
-    body = PARTS[name]() if kind == "generated" else _output(name)
-    return f"<!-- {kind}: {name} -->\n{body}\n<!-- end -->"
-
-
-def _output(command: str) -> str:
-    words = shlex.split(command)
-    if words[0] != "policy":
-        raise SystemExit(f"only `policy` commands are run for the documentation, not `{command}`")
-    done = policy(words[1:])
-    shown = (done.stdout + done.stderr).rstrip("\n")
-    return f"```console\n$ {command}\n{shown}\n```"
-
-
-# ---- policies, commands, links
-
-
-def policy_problems(text: str) -> Iterator[str]:
-    """What ``policy check`` finds in the policies of one page."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number, block in enumerate(BLOCK.finditer(text), 1):
-            name, language, body = block[1] or f"block{number}.policy", block[2], block[3]
-            if language != "policy":
-                continue
-            (Path(folder) / name).write_text(body, encoding="utf-8")
-            done = policy(["check", "--format", "concise", name], Path(folder))
-            if done.returncode:
-                yield f"policy in line {line_of(text, block.start())}: {done.stdout.strip()}{done.stderr.strip()}"
-
-
-def python_problems(text: str) -> Iterator[str]:
-    """Python on one page that is none."""
-    for block in BLOCK.finditer(text):
-        if block[2] == "python":
-            try:
-                compile(block[3], "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            except SyntaxError as error:
-                yield f"python in line {line_of(text, block.start())}: {error.msg}"
+# ---- commands, links
 
 
 def command_problems(text: str, known: dict[str, str]) -> Iterator[str]:
     """``policy`` commands and options on one page that do not exist. ``known``: command (and verb) to its help."""
     shown = [
-        line[2:] for block in BLOCK.finditer(text) for line in block[3].splitlines() if line.startswith("$ policy ")
+        line[2:] for block in BLOCK.finditer(text) for line in block[4].splitlines() if line.startswith("$ policy ")
     ]
     for command in [*INLINE.findall(text), *shown]:
         words = command.split()
@@ -145,20 +95,16 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def line_of(text: str, offset: int) -> int:
-    return text.count("\n", 0, offset) + 1
-
-
 # ---- all of it
 
 
 def problems(page: Path, known: dict[str, str]) -> Iterator[str]:
     """Everything that is wrong with a page."""
     text = page.read_text(encoding="utf-8")
-    if refreshed(text) != text:
+    if refreshed(text, page) != text:
         yield "a generated part is not current; `make docs` rewrites it"
-    yield from policy_problems(text)
-    yield from python_problems(text)
+    if page.parent != rule_pages.FOLDER:  # whose examples are tests of their own
+        yield from doc_blocks.problems(text, page)
     yield from command_problems(text, known)
     yield from link_problems(page, text)
     yield from path_problems(text)
@@ -172,10 +118,10 @@ def main() -> int:
     if args.write:
         for page in pages():
             text = page.read_text(encoding="utf-8")
-            if (new := refreshed(text)) != text:
+            if (new := refreshed(text, page)) != text:
                 page.write_text(new, encoding="utf-8")
                 print(f"rewrote {page.relative_to(ROOT)}")
-        for name in rule_pages.write():
+        for name in [*language_reference.write(), *rule_pages.write()]:
             print(f"rewrote {name}")
     from policy_lang.cli import COMMANDS
 
@@ -187,7 +133,7 @@ def main() -> int:
     for page, problem in found:
         print(f"{page.relative_to(ROOT)}: {problem}", file=sys.stderr)
     found += [(ROOT / "spec_examples", text) for text in example_problems()]
-    for name in rule_pages.stale():
+    for name in [*language_reference.stale(), *rule_pages.stale()]:
         found.append((ROOT / name, "not current"))
         print(f"{name}: not current; `make docs` rewrites it", file=sys.stderr)
     print(f"checked {len(pages())} pages, {len(found) or 'no'} problems")

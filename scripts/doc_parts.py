@@ -17,28 +17,11 @@ from engine.core.vocabulary import (
     PREFER_ORDER,
     REASONS,
     REFUSALS,
-    RESOURCES,
     TREE_RESOURCES,
-    Resource,
 )
 from engine.rehearsal import Rehearsal
 
 RUN_ID = re.compile(r" *run +[0-9a-f]{32}")
-
-UNITS = {
-    "llm_calls": "one request handed to one client, the final one included",
-    "llm_attempts": "one request on the wire",
-    "tool_iterations": "one admitted round: a reply with at least one function call, however many",
-    "tool_calls": "one admitted execution of a tool; calls that are answered instead are not counted",
-    "unknown_tools": "one call of a tool that nobody registered",
-    "tokens": "one token of input or output, as the provider reports it, failed attempts included",
-    "input_tokens": "one token sent",
-    "output_tokens": "one token generated, hidden reasoning included",
-    "cost": "what the tokens cost by the price table",
-    "wall": "time since the agent was spawned, a run began; time in which only people are awaited is left out",
-    "attempt_wall": "time of one attempt at a model call",
-}
-"""What one unit of each resource is."""
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -56,29 +39,6 @@ def refusals() -> str:
 
 def reasons() -> str:
     return table(("reason", "also matched by"), ((f"`{r}`", f"`{b}`" if b else "") for r, b in REASONS.items()))
-
-
-def resources() -> str:
-    rows = (
-        (
-            f"`{r.name}`",
-            r.unit,
-            f"`{r.scope}`" if r.scope else "",
-            UNITS[r.name],
-            ", ".join(f"`{word}`" for word, may in _options(r) if may),
-        )
-        for r in RESOURCES.values()
-    )
-    return table(("resource", "unit", "scope if none is written", "one of it is", "may have"), rows)
-
-
-def _options(r: Resource) -> tuple[tuple[str, bool], ...]:
-    return (
-        ("extend", r.extendable),
-        ("ask", r.askable),
-        ("reserve", r.reservable),
-        ("counting approvals", r.name == "wall"),
-    )
 
 
 def defaults() -> str:
@@ -169,7 +129,6 @@ PARTS: dict[str, Callable[[], str]] = {
         instruction,
         refusals,
         reasons,
-        resources,
         defaults,
         abilities,
         needs,

@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_base_url,
         metavar="[NAME=]URL",
-        help="another server that speaks the provider's wire format, for every --model or for the one of that name",
+        help="another server that speaks the provider's wire format, for every --model (without any: every client of "
+        "the settings), or for the client of that name",
     )
     parser.add_argument("--settings", metavar="FILE", help="clients by name (default: policy.toml beside the policy)")
 
@@ -87,9 +88,12 @@ def clients(
     names = list(dict.fromkeys([primary, *wanted, *(model.name or model.spec for model in recorded)]))
     _all_there(wanted, given, known, settings)
     urls = dict(args.base_url)
+    everywhere = urls.get("") if not args.model else None
     for name in urls:
         if name and name not in (everybody := {*names, *given, *known}):
             raise ClientsError(f"--base-url is for a client `{name}`, and none has that name{_near(name, everybody)}")
+    if everywhere:
+        urls = dict.fromkeys(names, everywhere) | urls
     return {name: _client(name, given.get(name), settings, urls) for name in names if name in given or name in known}
 
 

@@ -493,6 +493,15 @@ class TestClients:
         assert json.loads(done.stdout)["client"] == "cheap"
         assert (last["model"], last["max_tokens"]) == ("small", 99)
 
+    def test_another_server_without_a_model_is_for_every_client_of_the_settings(self, failing):
+        with Rehearsal(busy_main()) as server:
+            (failing / "policy.toml").write_text(
+                '[clients.main]\nwire = "openai"\nmodel = "big"\n[clients.cheap]\nwire = "openai"\nmodel = "small"\n'
+            )
+            done = policy_run(failing, "failing.policy", "Hi", "--base-url", f"{server.url}/v1")
+            assert server.ledger[-1].body["model"] == "small"
+        assert done.returncode == 0, done.stderr
+
     def test_a_client_of_the_settings_is_asked_first_where_it_is_named(self, failing):
         with Rehearsal(Script((ScriptedReply(text="ok"),))) as server:
             (failing / "other.toml").write_text(

@@ -18,7 +18,7 @@ SCRIPTS = ROOT / "scripts"
 PLACES = re.compile(r"(?<![\w.])/(?:root|home|Users|work|tmp)/[a-z]")
 """Absolute paths that exist on one machine only."""
 
-IGNORED = {".git", ".venv", "__pycache__", "build", "dist", ".hypothesis", ".mypy_cache", ".ruff_cache"}
+IGNORED = {".git", "node_modules", ".venv", "__pycache__", "build", "dist", ".hypothesis", ".mypy_cache", ".ruff_cache"}
 
 
 def run(*command: str | Path, cwd: Path = ROOT, timeout: int = 250) -> subprocess.CompletedProcess[str]:
@@ -89,19 +89,19 @@ def test_a_skipped_test_is_a_failure(tmp_path: Path) -> None:
 
 def test_a_broken_policy_in_a_page_is_seen(check_docs: ModuleType) -> None:
     page = 'text\n```policy\npolicy "p" lang 1\nlimits {\n  llm_cals 5\n}\n```\n'
-    (problem,) = check_docs.policy_problems(page)
+    (problem,) = check_docs.doc_blocks.policy_problems(page)
     assert problem.startswith("policy in line 2: block1.policy:3:3")
 
 
 def test_a_later_policy_may_extend_an_earlier_one(check_docs: ModuleType) -> None:
     first = '<!-- file: a.policy -->\n```policy\npolicy "a" lang 1\n```\n'
     page = first + '```policy\npolicy "b" lang 1\nextends "a.policy"\n```\n'
-    assert list(check_docs.policy_problems(page)) == []
+    assert list(check_docs.doc_blocks.policy_problems(page)) == []
 
 
 def test_python_that_is_none_is_seen(check_docs: ModuleType) -> None:
     page = "```python\nreply = await client.complete(request)\n```\n```python\nif:\n```\n"
-    assert list(check_docs.python_problems(page)) == ["python in line 4: invalid syntax"]
+    assert list(check_docs.doc_blocks.python_problems(page)) == ["python in line 4: invalid syntax"]
 
 
 def test_a_link_that_leads_nowhere_is_seen(check_docs: ModuleType) -> None:
