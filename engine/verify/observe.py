@@ -90,7 +90,7 @@ def _laddered(fields: Mapping[str, int], effect: Effect) -> list[Observation]:
         "falls": int(kind == "fallback"),
         "promises": int(kind == "continue"),
     }
-    asked = {n: v for n, v in fields.items() if n in ("ladder", "start", "delivered") or n.startswith("failure_")}
+    asked = {n: fields[n] for n in fields if n in ("ladder", "start", "delivered") or n.startswith("failure_")}
     return [("laddered", asked | taken)]
 
 
@@ -147,7 +147,7 @@ def _continued(event: str, fields: Mapping[str, int]) -> list[Observation]:
 
 
 def _earlier(fields: Mapping[str, int]) -> dict[str, int]:
-    return {f"earlier_{n.removesuffix('_left_spent')}": v for n, v in fields.items() if n.endswith("_left_spent")}
+    return {f"earlier_{n.removesuffix('_left_spent')}": fields[n] for n in fields if n.endswith("_left_spent")}
 
 
 def _admission(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effect: Effect) -> Observation:

@@ -42,10 +42,16 @@ PLAIN = World(ancestors=False, clients=True, pauses=False, plain=True)
 _DEAD_SECONDS = 5.0
 """Time to find out from which limit on dead lines would act."""
 
-_TOLD = frozenset(
+_SIMPLE = frozenset(
     ("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted", "withheld")
 )
-"""What a run is made of that anybody can read."""
+"""What most runs are made of."""
+
+
+def _simple(step: TraceStep) -> bool:
+    """Is this a step as any reader, and any test, has it?"""
+    odd = ("invalid", "above", "late_above", "delivered", "cut", "no_time")
+    return step.event in _SIMPLE and not any(step.fields.get(name) for name in odd)
 
 
 def silent(what: str, states: int, depth: int) -> None:
@@ -152,13 +158,14 @@ class Prover:
             if most[what] is None:
                 why = f"nothing that is counted bounds its {_SPELT[what]}: a limit of `{line}` would"
                 return Verdict("end", "end", "unknown", says, why, effort=effort)
-        counted = [_many(most["calls"] or 0, "call"), _many(most["attempts"] or 0, "further attempt")]
-        counted.append(_many(most["rounds"] or 0, "round"))
-        if self._endless_rounds():
-            counted.append("as many tools as a round has (a limit of `tool_calls` would bound them)")
-        else:
-            counted.append(_many(most["tools"] or 0, "tool"))
-        return Verdict("end", "end", "proved", f"{says} after at most {', '.join(counted)}", effort=effort)
+        spelt = (("calls", "model call"), ("attempts", "further attempt"), ("rounds", "round"), ("tools", "tool call"))
+        counted = [_many(number, word) for what, word in spelt if (number := most[what])]
+        if not self._endless_rounds():
+            says = f"{says} after at most {_listed(counted)}"
+        elif most["tools"]:
+            bound = "; in a round there may be any number of tools, unless `tool_calls` is limited"
+            says = f"{says} after at most {_listed(counted[:-1])}{bound}"
+        return Verdict("end", "end", "proved", says, effort=effort)
 
     def _endless_rounds(self) -> bool:
         return not any(plan.resource == "tool_calls" for plan in self.plans)
@@ -169,23 +176,20 @@ class Prover:
         claim, says = promise.claim, said(promise.claim)
         if isinstance(claim.says, Within) and (short := self._short(claim, says)):
             return short
+        if promise.counts_tools and (wide := widest(self.compiled, claim)):
+            why = "nothing limits `tool_calls`, so that one round may have any number of tools"
+            return Verdict("claim", claim.name, "refuted", says, why, played=tuple(wide), origin=claim.origin)
         world = World(clients=True, pauses=not isinstance(claim.says, Within))
         found = self._explore(claim.name, around(self.compiled.machine, self.policy, world), promise.explored)
-        effort = _effort(found)
+        about = Verdict("claim", claim.name, "unknown", says, origin=claim.origin, effort=_effort(found))
         if found.broken:
-            about = Verdict("claim", claim.name, "unknown", says, effort=effort)
-            verdict = self._refuted(about, found.broken[0].trace, promise.explored, promise)
-        elif promise.counts_tools and (wide := widest(self.compiled, claim)):
-            verdict = Verdict("claim", claim.name, "refuted", says, played=tuple(wide), effort=effort)
-        elif found.cut:
-            verdict = Verdict("claim", claim.name, "unknown", says, found.cut, effort=effort)
-        elif promise.counts_tools:
+            return self._refuted(about, found.broken[0].trace, promise.explored, promise)
+        if found.cut:
+            return replace(about, why=found.cut)
+        if promise.counts_tools:
             why = f"it is so for rounds of at most {self.budget.open} tools; nothing limits `tool_calls`"
-            verdict = Verdict("claim", claim.name, "unknown", says, why, effort=effort)
-        else:
-            vacuous = promise.vacuous(found.held)
-            verdict = Verdict("claim", claim.name, "proved", says, vacuous=vacuous, effort=effort)
-        return _at(verdict, claim)
+            return replace(about, why=why)
+        return replace(about, result="proved", vacuous=promise.vacuous(found.held))
 
     def _short(self, claim: Claim, says: str) -> Verdict | None:
         """The longest run is short enough: then no search has to count."""
@@ -201,7 +205,7 @@ class Prover:
             return None
         effort = Effort(far.states, seconds=time.perf_counter() - began)
         why = f"no run has more than {steps}"
-        return _at(Verdict("claim", claim.name, "proved", says, why, effort=effort), claim)
+        return Verdict("claim", claim.name, "proved", says, why, origin=claim.origin, effort=effort)
 
     # ---- runs
 
@@ -210,11 +214,14 @@ class Prover:
         played, problem = self._play(found, about.name, promise)
         simple: tuple[Played, ...] = ()
         for world in (ALONE, PLAIN):
-            if played and (world is ALONE or all(step.event in _TOLD for step in found)):
+            if played and (world is ALONE or all(_simple(step) for step in found)):
                 continue
             for trace in self._others(world, about.name, laws):
                 run, _ = self._play(trace, about.name, promise)
-                found, played, simple = (found, played, run) if played else (trace, run, ())
+                if run and (not played or len(trace) <= len(found)):
+                    found, played = trace, run
+                else:
+                    simple = run
         if played:
             return replace(about, result="refuted", trace=found, played=played, simple=simple)
         if promise is not None and promise.open:
@@ -304,11 +311,11 @@ def _effort(found: Exploration) -> Effort:
     return Effort(found.states, found.transitions, found.depth, found.seconds)
 
 
-def _at(verdict: Verdict, claim: Claim) -> Verdict:
-    return replace(verdict, origin=claim.origin)
-
-
 _SPELT = {"calls": "model calls", "rounds": "rounds", "attempts": "attempts"}
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
 
 
 def _many(number: int, what: str) -> str:

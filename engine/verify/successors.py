@@ -43,6 +43,7 @@ from engine.core.machine.machine import (
     Update,
 )
 from engine.core.machine.plan import ENOUGH
+from engine.verify.choices import Reaction, chains
 from engine.verify.observe import Observation, observe
 
 JUDGED = "judged_so_far"
@@ -91,16 +92,6 @@ def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
     return (*variables, *BESIDE, *(g.name for g in laws.ghosts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reaction:
-    """A branch as text, where ``#`` stands for its number."""
-
-    fields: dict[str, int]
-    rule: Rule
-    guard: Expr
-    lines: tuple[str, ...]
-
-
 class _Writer:
     def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
         self.machine, self.laws, self.max_open = machine, laws, max_open
@@ -127,15 +118,15 @@ class _Writer:
         return "\n".join([*head, *body])
 
     def _event(self, kind: EventKind, phase: int) -> Iterator[str]:
-        chains: dict[tuple[tuple[str, Expr, tuple[str, ...]], ...], list[_Reaction]] = {}
-        for fields in self._choices(kind):
-            chain = self._chain(kind, phase, fields)
-            chains.setdefault(tuple((r.rule.id, r.guard, r.lines) for r in chain), chain)
+        distinct: dict[tuple[tuple[str, Expr, tuple[str, ...]], ...], list[Reaction]] = {}
+        for tried in self._tried(kind):
+            for chain in self._chains(kind, phase, tried):
+                distinct.setdefault(tuple((r.rule.id, r.guard, r.lines) for r in chain), chain)
         may = self._may(kind, phase)
         if may:
             yield f"    if {may}:"
         indent = "        " if may else "    "
-        for chain in chains.values():
+        for chain in distinct.values():
             for position, reaction in enumerate(chain):
                 yield from self._branch(kind, reaction, first=position == 0, indent=indent)
 
@@ -153,7 +144,7 @@ class _Writer:
             return f"{FAILING} == 0"
         return may.get(kind.name, "")
 
-    def _branch(self, kind: EventKind, reaction: _Reaction, *, first: bool, indent: str) -> Iterator[str]:
+    def _branch(self, kind: EventKind, reaction: Reaction, *, first: bool, indent: str) -> Iterator[str]:
         number = len(self.branches)
         self.branches.append(Branch(kind.name, reaction.fields, reaction.rule))
         if reaction.guard == TRUE:
@@ -163,16 +154,15 @@ class _Writer:
         for line in reaction.lines:
             yield f"{indent}    {line.replace('#', str(number))}"
 
-    def _choices(self, kind: EventKind) -> Iterator[dict[str, int]]:
-        """Every choice of the fields, the mildest first: nothing spent, no flag set."""
+    def _tried(self, kind: EventKind) -> Iterator[dict[str, Sequence[int]]]:
+        """The values of every field, the mildest first: nothing spent, no flag set. One failure ladder at a time."""
         ladders = next((f.values for f in kind.fields if f.name == "ladder"), None)
         for ladder in ladders or (None,):
-            yield from self._choices_of(kind, ladder)
+            yield self._tried_with(kind, ladder)
 
-    def _choices_of(self, kind: EventKind, ladder: int | None) -> Iterator[dict[str, int]]:
+    def _tried_with(self, kind: EventKind, ladder: int | None) -> dict[str, Sequence[int]]:
         """With one failure ladder: what another one could do is not looked at."""
-        names: list[str] = []
-        values: list[Sequence[int]] = []
+        values: dict[str, Sequence[int]] = {}
         for field in kind.fields:
             tried = field.values
             if field.name == "ladder" and ladder is not None:
@@ -184,24 +174,18 @@ class _Writer:
             if len(tried) > _SAMPLE:
                 tried = [*tried[:3], tried[len(tried) // 2], *tried[-3:]]
                 self.sampled.append(field.name)
-            names.append(field.name)
-            values.append(tried[::-1] if ENOUGH in tried and field.group == "amounts" else tried)
-        for choice in itertools.product(*values):
-            yield dict(zip(names, choice, strict=True))
+            values[field.name] = tried[::-1] if ENOUGH in tried and field.group == "amounts" else tried
+        return values
 
-    def _chain(self, kind: EventKind, phase: int, fields: dict[str, int]) -> list[_Reaction]:
-        """The rules that can fire for these fields in this phase, the last one always."""
-        chain: list[_Reaction] = []
-        known = {"phase": phase, **fields}
-        for rule in self.machine.rules[kind.name]:
-            guard = assume(rule.guard, known)
-            if guard != FALSE:
-                chain.append(_Reaction(fields, rule, guard, tuple(self._reaction(kind, rule, fields))))
-            if guard == TRUE:
-                break
-        return chain
+    def _chains(self, kind: EventKind, phase: int, tried: Mapping[str, Sequence[int]]) -> list[list[Reaction]]:
+        """The rules that can fire in this phase, for each choice of the fields that makes a difference."""
 
-    def _reaction(self, kind: EventKind, rule: Rule, fields: dict[str, int]) -> Iterator[str]:
+        def react(rule: Rule, fields: Mapping[str, int]) -> tuple[str, ...]:
+            return tuple(self._reaction(kind, rule, fields))
+
+        return chains(self.machine.rules[kind.name], phase, tried, react)
+
+    def _reaction(self, kind: EventKind, rule: Rule, fields: Mapping[str, int]) -> Iterator[str]:
         """Count it, let the laws look at it, and hand on the state it leads to."""
         if kind.name == "tool" and rule.effect.kind == "suspend":
             # ``step`` gives the judging up: that the round would crowd a limit is a field of ``round``.

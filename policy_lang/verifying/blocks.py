@@ -19,6 +19,9 @@ from engine.verify.replay import Played
 from policy_lang.formatting import formatted
 from policy_lang.testing.words import tool_of
 
+_WIDE = 12
+"""Tools that a test asks for in one line."""
+
 _HEADER = 'policy "p" lang 1\n\n'
 
 
@@ -130,6 +133,8 @@ def _reply(event: e.ModelReplied) -> str:
     if event.calls:
         if any(call.kind != "function" or call.problem for call in event.calls):
             raise Untellable("tool calls that are not valid, handed over, or executed by the provider")
+        if len(event.calls) > _WIDE:
+            raise Untellable(f"a round of {len(event.calls)} tools in a line that anybody would read")
         names = [f"{'' if call.registered else 'unknown '}{quoted(call.name)}" for call in event.calls]
         return f"model asks {', '.join(names)}{_tokens(event.usage)}"
     return f"model answers{'' if event.text else ' ' + quoted('')}{_tokens(event.usage)}"

@@ -17,7 +17,7 @@ from policy_lang.testing.report import Paint, plain
 from policy_lang.verifying.folded import table
 from policy_lang.verifying.written import Written
 
-_WIDTH = 110
+_WIDTH, _INDENT = 104, 16
 _PROVED, _REFUTED, _UNKNOWN = "proved at these limits", "REFUTED", "unknown"
 _COLOURS = {"proved": "good", "refuted": "bad", "unknown": "strong"}
 
@@ -81,9 +81,11 @@ def _one(path: str, v: Verdict, compiled: Compiled, test: Written | None, paint:
 def _wrapped(name: str, text: str, paint: Paint, role: str = "") -> list[str]:
     """A line, and what does not fit into it below."""
     head = f"  {clean(name):<12}  "
+    if len(head) > _INDENT:
+        return [head.rstrip(), *_wrapped("", text, paint, role)]
     lines = textwrap.wrap(clean_but_colours(text), _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
     first, *rest = (paint(line, role) if role else line for line in lines)
-    return [head + first, *(" " * 16 + line for line in rest)]
+    return [head + first, *(" " * _INDENT + line for line in rest)]
 
 
 def clean_but_colours(text: str) -> str:
