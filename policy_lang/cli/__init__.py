@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
+    "new": "start a policy file from a few questions or a template",
     "check": "find what is wrong with policy files",
     "lint": "find what is wrong with policy files, and what all rules say about them",
     "fmt": "write policy files in one layout",
