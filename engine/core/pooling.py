@@ -97,6 +97,13 @@ class Node(Struct, frozen=True, gc=False):
     stood: int = 0
     thread: str = ""
 
+    @property
+    def given(self) -> dict[str, tuple[Any, int]]:
+        """What it was given at its spawn: resource and maximum by the ids of its limits, its wall among them."""
+        given = {pool.ceiling.limit: (pool.ceiling.resource, pool.maximum) for pool in self.pools}
+        wall = self.budget.wall
+        return given if wall is None else given | {wall.limit: ("wall", wall.maximum)}
+
     def time(self, at: int) -> int:
         """The time on the node's own clock, which may stand still."""
         return at if self.paused < 0 else min(at, self.paused)

@@ -154,12 +154,7 @@ class Role:
 
     def narrowed(self, node: Node) -> Role:
         """The same agent with the budget that its node was given at its spawn, where that is less than is written."""
-        given: dict[str, tuple[Any, int]] = {
-            pool.ceiling.limit: (pool.ceiling.resource, pool.maximum) for pool in node.pools
-        }
-        if (wall := node.budget.wall) is not None:
-            given[wall.limit] = "wall", wall.maximum
-        policy = narrowed(self.compiled.policy, given)
+        policy = narrowed(self.compiled.policy, node.given)
         return self if policy is self.compiled.policy else self.under(policy)
 
 

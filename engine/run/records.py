@@ -40,7 +40,8 @@ class HostRecord(Struct, frozen=True, omit_defaults=True):
 
     ``primary`` names the client that calls go to first, ``messages`` the opening ones: a run that was killed before its
     first event begins from here. ``resolvers`` are those that the policy names and the host had (``None``: not known).
-    ``migrations`` are the times at which somebody wanted it to go on otherwise.
+    ``migrations`` are the times at which somebody wanted it to go on otherwise. ``budgets`` are what the host has given
+    by resource, beside the policy, to each node from the top of the tree down to the one that runs; empty if nothing.
     """
 
     primary: str
@@ -50,11 +51,13 @@ class HostRecord(Struct, frozen=True, omit_defaults=True):
     messages: tuple[str, ...] = ()
     resolvers: tuple[str, ...] | None = None
     migrations: tuple[Migration, ...] = ()
+    budgets: tuple[dict[str, int], ...] = ()
 
     @classmethod
-    def of(cls, host: Host, spec: RunSpec, policy: Policy) -> HostRecord:
+    def of(cls, host: Host, spec: RunSpec, policy: Policy, budgets: tuple[dict[str, int], ...] = ()) -> HostRecord:
         resolvers = resolvers_of(policy, host)
-        return cls(spec.client, named(host), spec.max_output, spec.overhead, spec.messages, resolvers)
+        known = named(host)
+        return cls(spec.client, known, spec.max_output, spec.overhead, spec.messages, resolvers, budgets=budgets)
 
     @property
     def first_model(self) -> str:

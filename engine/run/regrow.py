@@ -19,7 +19,7 @@ from engine.core.state import Outcome, State, total
 from engine.run.booking import Account
 from engine.run.clocks import History, activity_of, wind
 from engine.run.effects import RunSpec, model_key, settles
-from engine.run.records import HostRecord, recorded_spec
+from engine.run.records import HostRecord, host_record, recorded_spec
 from engine.run.result import result_of
 from engine.run.seat import WAKE, Seat
 from engine.run.tree import Tree
@@ -83,6 +83,8 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
             )
         role = parent.role.below(record.agent).under(Policy.model_validate_json(record.policy))
         seat = tree.seat(parent, id, role)
+    if budgets := host_record(record).budgets:
+        seat.asked = budgets[-1]
     seat.run = record.run
     seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
     return seat

@@ -41,6 +41,7 @@ class Seat:
 
     __slots__ = (
         "account",
+        "asked",
         "begun",
         "below",
         "cause",
@@ -74,6 +75,8 @@ class Seat:
         self.begun = False
         self.account: Account | None = None
         """That of its present run with the ledger."""
+        self.asked: dict[str, int] = {}
+        """What was asked for it at its spawn, by resource, beside what the policy says."""
         self.promised: dict[str, Seat] = {}
         """Children that were spawned before the process died, and never got their task, by tool call."""
         self.below: dict[str, Seat] = {}
@@ -101,6 +104,14 @@ class Seat:
         """The messages that wait for the next call; they are part of it from here on."""
         posts, self.posts = tuple(self.posts), []
         return posts
+
+    @property
+    def budgets(self) -> tuple[dict[str, int], ...]:
+        """What was asked for each node on the way from the top to this one; empty if nothing was for any."""
+        path: list[Seat] = [self]
+        while path[-1].parent is not None:
+            path.append(path[-1].parent)
+        return tuple(seat.asked for seat in reversed(path)) if any(seat.asked for seat in path) else ()
 
     @property
     def depth(self) -> int:

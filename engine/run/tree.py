@@ -94,6 +94,8 @@ class Tree:
         """The root is opened: its walls begin."""
         earlier: Draw = NOTHING if self.earlier is None else draw_of(self.earlier)
         root = self.root
+        if asked:
+            root.asked = dict(asked)
         self.ledger.open(root.id, root.role.budget, at, earlier, asked, self.thread or "")
         root.role = root.role.narrowed(self.ledger.nodes[root.id])
 
@@ -185,7 +187,7 @@ class Tree:
                 self.ledger.ended(seat.id, self.now())
 
     def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
-        host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy)
+        host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy, seat.budgets)
         record = record_of(spec, host)
         return structs.replace(
             record,
@@ -201,7 +203,9 @@ class Tree:
         """A child that the ledger allows is there, idle."""
         role = parent.role.below(agent)
         self.ledger.spawn(parent.id, id, agent, role.budget, at, asked)
-        return self.seat(parent, id, role.narrowed(self.ledger.nodes[id]))
+        child = self.seat(parent, id, role.narrowed(self.ledger.nodes[id]))
+        child.asked = dict(asked or {})
+        return child
 
     def seat(self, parent: Seat, id: str, role: Role) -> Seat:
         """Somebody has a seat below another."""

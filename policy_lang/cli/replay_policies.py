@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,14 +50,49 @@ class Policies:
 
     def _under(self, other: Policy, record: RunRecord) -> Policy:
         """What the other policy is for this run: for an agent's, its block, and no more than it was given then."""
-        from engine.core.narrowing import narrowed_alike
-
+        budgets = _budgets(record)
         if not record.depth:
-            return other
+            return _within(other, budgets[-1])
         above = self._nodes.get((record.node or record.run).rpartition(".")[0])
         if above is None:  # the host has never woken the one above
-            for agent in self._own(record).name.split("/")[-record.depth :]:
-                other = other.of_agent(agent)
-            return other
+            return self._below(other, record, budgets)
+        from engine.core.narrowing import narrowed_alike
+
         written = self._own(above).of_agent(record.agent)
-        return narrowed_alike(self._under(other, above).of_agent(record.agent), written, self._own(record))
+        alike = narrowed_alike(self._under(other, above).of_agent(record.agent), written, self._own(record))
+        return _within(alike, budgets[-1])
+
+    def _below(self, other: Policy, record: RunRecord, budgets: Sequence[dict[str, int]]) -> Policy:
+        """The blocks on the way from the top to a run, each with the budget that the host gave for it."""
+        policy = _within(other, budgets[0])
+        agents = self._own(record).name.split("/")[-record.depth :]
+        for agent, budget in zip(agents, budgets[1:], strict=True):
+            policy = _within(policy.of_agent(agent), budget)
+        return policy
+
+
+def _budgets(record: RunRecord) -> Sequence[dict[str, int]]:
+    """What the host has given each node from the top of the tree to that of a run, beside the policy."""
+    import msgspec
+
+    from engine.run.records import host_record
+
+    nothing: list[dict[str, int]] = [{}] * (record.depth + 1)
+    try:
+        budgets = host_record(record).budgets
+    except msgspec.MsgspecError:  # hosts of another kind keep that in their own way
+        return nothing
+    return budgets if len(budgets) == record.depth + 1 else nothing
+
+
+def _within(policy: Policy, budget: dict[str, int]) -> Policy:
+    """The policy of a node that was given this budget when it was spawned."""
+    if not budget:
+        return policy
+    from engine.core.budgets import budget_of
+    from engine.core.ledger import Ledger
+    from engine.core.narrowing import narrowed
+
+    ledger = Ledger()
+    ledger.open("node", budget_of(policy), 0, asked=budget)
+    return narrowed(policy, ledger.nodes["node"].given)

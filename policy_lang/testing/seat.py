@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from engine.core import draws
 from engine.core.budgets import budget_of
 from engine.core.ledger import Ledger
 from engine.core.narrowing import narrowed
-from engine.core.pooling import Node
 from engine.core.step import Compiled, compile
 from policy_lang.cases import Given
 from policy_lang.testing.start import by_the_thread
@@ -33,12 +31,4 @@ def seated(ledger: Ledger, top: Compiled, agent: str, given: Sequence[Given]) ->
     ledger.spawn(TOP, run, agent, budget_of(policy), 0)
     ledger.wake(run, 0)
     ledger.begin(run)
-    return run, compile(narrowed(policy, _given(ledger.nodes[run])))
-
-
-def _given(node: Node) -> dict[str, tuple[Any, int]]:
-    """The maxima that a node was given at its spawn, by the ids of its limits."""
-    given: dict[str, tuple[Any, int]] = {p.ceiling.limit: (p.ceiling.resource, p.maximum) for p in node.pools}
-    if (wall := node.budget.wall) is not None:
-        given[wall.limit] = "wall", wall.maximum
-    return given
+    return run, compile(narrowed(policy, ledger.nodes[run].given))

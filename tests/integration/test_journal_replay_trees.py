@@ -15,6 +15,7 @@ from engine.run.runtime import Runtime
 from engine.store.sqlite import SqliteStore
 from policy_lang import load
 from policy_lang.cli import main
+from policy_lang.cli.replay_policies import Policies
 
 RULES = """\
 policy "desk" lang 1
@@ -128,3 +129,78 @@ def test_children_of_one_that_never_ran(tmp_path, monkeypatch, capsys):
     assert replayed(capsys, "runs.journal", RULES) == {"top.1.1": None}
     found = replayed(capsys, "runs.journal", RULES.replace("tokens     2k", "tokens     30"))
     assert found["top.1.1"]["now_rule"].startswith("other.policy:14")
+
+
+def runtime_journal(tmp_path, monkeypatch, drive, rules=RULES):
+    """A journal of what ``drive`` does with a runtime under these rules."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.policy").write_text(rules)
+    store = SqliteStore(tmp_path / "runs.journal")
+
+    async def go():
+        team = agents("research", "reader", client="", tools=[lookup])
+        driver = Driver(load("desk.policy"), Model(then=world), agents=team, journal=store, max_output=50)
+        async with Runtime(driver) as runtime:
+            await asyncio.wait_for(drive(runtime), 30)
+
+    asyncio.run(go())
+    store.close()
+    return "runs.journal"
+
+
+async def short_of_tokens(runtime):
+    root = runtime.open(id="top", budget={"tokens": 1_000, "llm_calls": 8, "wall": 3_600_000})
+    runtime.wake(root, "Q")
+    result = await runtime.wait(root, 10)
+    assert (result.status, result.limit.maximum) == ("incomplete", 1_000)
+
+
+def test_what_a_host_gave_the_root_binds_under_the_other_policy_too(tmp_path, monkeypatch, capsys):
+    journal = runtime_journal(tmp_path, monkeypatch, short_of_tokens)
+    found = replayed(capsys, journal, RULES)
+    assert found == dict.fromkeys(found)
+    larger = replayed(capsys, journal, RULES.replace("tokens     2700", "tokens     90k"))
+    assert larger["top"] is None
+    smaller = replayed(capsys, journal, RULES.replace("tokens     2700", "tokens     600"))
+    assert smaller["top"]["now"]["outcome"]["limit"]["maximum"] == 600
+
+
+def test_what_the_policy_does_not_limit_is_limited_by_the_budget(tmp_path, monkeypatch, capsys):
+    free = RULES.replace("  tokens     2700\n", "").replace("  carve tokens\n", "  share tokens\n")
+    journal = runtime_journal(tmp_path, monkeypatch, short_of_tokens, free)
+    found = replayed(capsys, journal, free)
+    assert found == dict.fromkeys(found)
+
+
+def test_a_budget_for_a_node_whose_parent_has_never_run(tmp_path, monkeypatch, capsys):
+    async def drive(runtime):
+        root = runtime.open(id="top", budget={"llm_calls": 5})
+        middle = runtime.spawn("research", root, budget={"tokens": 900})
+        low = runtime.spawn("reader", middle, budget={"tokens": 150})
+        for status in ("completed", "incomplete"):
+            runtime.wake(low, "read")
+            assert (await runtime.wait(low, 10)).status == status
+
+    journal = runtime_journal(tmp_path, monkeypatch, drive)
+    assert replayed(capsys, journal, RULES) == {"top.1.1": None, "top.1.1@2": None}
+    assert replayed(capsys, journal, RULES.replace("tokens     2k", "tokens     9k"))["top.1.1@2"] is None
+
+
+def test_a_budget_that_says_no_less_than_the_block_binds_where_another_says_more(tmp_path, monkeypatch, capsys):
+    async def drive(runtime):
+        root = runtime.open(id="top")
+        runtime.wake(root, "idle")
+        await runtime.wait(root, 10)
+        low = runtime.spawn("reader", root, budget={"tokens": 2_000})
+        runtime.wake(low, "read")
+        await runtime.wait(low, 10)
+
+    journal = runtime_journal(tmp_path, monkeypatch, drive)
+    more = RULES.replace("tokens     2k", "tokens     9k")
+    assert replayed(capsys, journal, more) == {"top": None, "top.1": None}
+    store = SqliteStore(journal, read_only=True)
+    policies = Policies(store.runs(), load("other.policy"))
+    assert [limit.max for limit in policies.of(store.record("top.1")).policy.limits if limit.resource == "tokens"] == [
+        2_000
+    ]
+    store.close()
