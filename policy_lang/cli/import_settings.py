@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="framework",
         default="",
         metavar="NAME",
-        help="whose settings they are (default: told by the keys)",
+        help="whose settings it has (default: told by its keys)",
     )
     parser.add_argument("--output", metavar="FILE", help="where to write the policy (default: the standard output)")
     parser.add_argument("--force", action="store_true", help="write over a file that exists")

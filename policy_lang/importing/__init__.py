@@ -51,11 +51,18 @@ def imported(data: bytes, file: str, name: str, framework: str = "") -> Imported
     if account.draft.is_empty:
         raise Unusable(_nothing(account))
     account.draft.head = _head(account, file)
-    text = formatted(account.draft.text(tests(account.draft)))
+    text = _only_needed(formatted(account.draft.text(tests(account.draft))))
     _, findings = checks(text, f"{name}.policy")
     if wrong := [finding for finding in findings if finding.is_error]:
         raise Unusable(*(Problem(Place(), f"these settings make no policy: {one.message}", one.help) for one in wrong))
     return Imported(text, account.framework, account.carried, account.lost, account.beside, findings)
+
+
+def _only_needed(text: str) -> str:
+    """The policy without the suppressions that silence nothing: whether a finding is due is for its rule to say."""
+    idle = {finding.primary.span.line for finding in checks(text)[1] if finding.code == "P900"}
+    lines = text.splitlines(keepends=True)
+    return "".join(line for number, line in enumerate(lines, 1) if number not in idle)
 
 
 def _nothing(account: Import) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from policy_lang.importing.framework import Framework
 from policy_lang.importing.values import Place, Problem, Unusable, Value, snake
 from policy_lang.names import listed, nearest, quoted
+from policy_lang.renderers.snippet import clean
 
 NAMING = ("type", "name", "class", "provider", "kind", "_target_")
 """Keys whose value may be the name of a class."""
@@ -20,7 +21,7 @@ def by_name(name: str, known: Iterable[Framework]) -> Framework:
     near = nearest(name, frameworks)
     help = f"did you mean `{near}`?" if near else ""
     help = f"{help} known: {listed(list(frameworks), 'and')}".strip()
-    raise Unusable(Problem(Place(), f"`{name}` is no framework that is known", help))
+    raise Unusable(Problem(Place(), f"`{clean(name)}` is no framework that is known", help))
 
 
 def by_keys(settings: Value, known: Iterable[Framework]) -> Framework:

@@ -166,7 +166,7 @@ class Draft(Block):
 
 def fallback(clients: Iterable[str], how_long: str = "") -> str:
     """The step that goes to the next of these clients."""
-    return f"fallback {' -> '.join(map(client_text, clients))}{f' for {how_long}' if how_long else ''}"
+    return f"fallback {' -> '.join(map(client_text, dict.fromkeys(clients)))}{f' for {how_long}' if how_long else ''}"
 
 
 def _statements(statements: Iterable[Statement]) -> Iterator[str]:

@@ -159,6 +159,14 @@ class Import:
         """A number of seconds, perhaps with decimals."""
         return self._judged(value, amount(value, 1_000, "a millisecond"))
 
+    def time(self, value: Value) -> int | None:
+        """The same, of a limit: some time there must be."""
+        found = self.milliseconds(value)
+        if found == 0:
+            self.wrong(value, Wrong("no time at all lets nothing start", "leave the key out for no limit"))
+            return None
+        return found
+
     def dollars(self, value: Value) -> int | None:
         """A number of dollars, in millionths."""
         return self._judged(value, amount(value, 1_000_000, "a millionth of a dollar"))
@@ -291,7 +299,7 @@ def timed(resource: str, why: str, *, scope: str = "", then: str = "stop") -> Ha
         if value.data is None:
             into.same(value, "no limit there, and none here")
             return
-        most = into.milliseconds(value)
+        most = into.time(value)
         if most is not None:
             into.limit(value, Limit(resource, most, scope, then=then), why)
 

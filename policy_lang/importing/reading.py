@@ -237,7 +237,7 @@ def number(text: str) -> int | Decimal | Odd:
         return int(text)
     if re.fullmatch(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
         return Decimal(text)
-    return Odd(text, "is no number of a limit")
+    return Odd(text, "cannot be a limit")
 
 
 def _too_deep(at: Place) -> NoReturn:

@@ -170,7 +170,9 @@ def described(value: Value) -> str:
     """A value by its kind: `` `true` ``, ``a list``, ``the text `10` ``."""
     if isinstance(value.data, (dict, list)):
         return value.shown()
-    return f"the text `{value.shown()}`" if isinstance(value.data, str) else f"`{value.shown()}`"
+    if isinstance(value.data, str):
+        return f"the text `{value.shown()}`" if value.data.strip() else "an empty text"
+    return f"`{value.shown()}`"
 
 
 def _no_number(value: Value, expected: str) -> Wrong:

@@ -100,6 +100,7 @@ def _tagged(tag: str, at: Place) -> NoReturn:
     raise Unusable(Problem(at, f"the tag `{tag}` is not followed", "settings are texts, numbers, lists and mappings"))
 
 
+_EXPONENT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]+")
 _TRUTH = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
 
 
@@ -108,7 +109,7 @@ def _scalar(node: Any) -> Any:
     text: str = node.value
     if kind in ("str", "!"):
         # What the 1.1 schema of PyYAML takes for a text, 1.2 for a number.
-        return number(text) if node.style is None and re.fullmatch(r"[+-]?[0-9]+[eE][+-]?[0-9]+", text) else text
+        return number(text) if node.style is None and _EXPONENT.fullmatch(text) else text
     if kind == "null":
         return None
     if kind == "bool":
@@ -129,5 +130,5 @@ def _number(text: str) -> Any:
     if re.fullmatch(r"[+-]?0[xbo].*", plain, re.IGNORECASE):
         return Odd(text, "is not decimal")
     if re.fullmatch(r"[+-]?\.(inf|nan)", plain, re.IGNORECASE):
-        return Odd(text, "is no number of a limit")
+        return Odd(text, "cannot be a limit")
     return number(plain)

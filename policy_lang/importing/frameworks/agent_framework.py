@@ -33,7 +33,7 @@ def _duration(value: Value, into: Import) -> None:
     if value.data is None:
         into.same(value, "no limit there, and none here")
         return
-    time = into.milliseconds(value)
+    time = into.time(value)
     if time is None:
         return
     why = (

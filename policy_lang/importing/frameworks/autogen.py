@@ -28,8 +28,8 @@ _OTHERS: Final = {
 }
 
 _TOKENS: Final = (
-    "with so many used nothing more starts, there as here. There a call may go beyond by any amount; here its largest "
-    "output is cut to what is left."
+    "with {n} used nothing more starts, there as here. There a call may go beyond by any amount; here it needs room "
+    "for its input, as far as that is known, and its output is cut to what is left."
 )
 _TIME: Final = "seconds. There it is looked at between messages; here a call or a tool that runs is cut at that time."
 

@@ -71,7 +71,7 @@ def _allowed(into: Import) -> None:
     if said == "plan":
         into.lose(source, "a plan without tools is the host's to ask for")
         return
-    kind, why = ("deny", "what is not allowed does not run") if said == "dontAsk" else ("ask", _ASKED)
+    kind, why = ("deny", "what is not allowed does not run.") if said == "dontAsk" else ("ask", _ASKED)
     if not names and said != "dontAsk":
         into.lose(source, "which tools are asked about is not in the file: there it depends on what a tool does")
         return

@@ -150,9 +150,9 @@ FRAMEWORK: Final = Framework(
     shared=frozenset({"timeout", "model", "fallbacks", "retry_policy", "max_parallel_requests", "rpm", "tpm"}),
     beside=names(
         "model_list general_settings routing_strategy routing_strategy_args model_group_alias redis_host redis_port "
-        "redis_password redis_url cache_responses cache_kwargs cache cache_params client_ttl polling_interval set_verbose "
-        "debug_level enable_pre_call_checks enable_tag_filtering success_callback failure_callback callbacks "
-        "drop_params environment_variables json_logs telemetry num_workers"
+        "redis_password redis_url cache_responses cache_kwargs cache cache_params client_ttl polling_interval "
+        "set_verbose debug_level enable_pre_call_checks enable_tag_filtering success_callback failure_callback "
+        "callbacks drop_params environment_variables json_logs telemetry num_workers"
     ),
     finish=_finish,
 )

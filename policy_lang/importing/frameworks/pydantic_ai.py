@@ -26,8 +26,9 @@ _CALLS: Final = (
 
 def _tokens(resource: str) -> Handler:
     why = (
-        "one more than there, where with exactly {n} used a further request starts. The answer that crosses the limit "
-        "is kept here (there it is lost to `UsageLimitExceeded`), and the largest output is cut to what is left."
+        "one more than there, where with exactly {n} used a further request starts. Here it also needs room for its "
+        "input, as far as that is known, and its output is cut to what is left; an answer that goes beyond is kept "
+        "(there it is lost to `UsageLimitExceeded`)."
     )
     return counted(resource, why, plus=1, scope="run")
 
@@ -35,7 +36,7 @@ def _tokens(resource: str) -> Handler:
 def _tool_timeout(value: Value, into: Import) -> None:
     if value.data is None:
         into.same(value, "no limit there, and none here")
-    elif time := into.milliseconds(value):
+    elif time := into.time(value):
         clause = Clause("timeout", duration_text(time), time)
         into.tool(value, "*", clause, "one execution is cancelled after this time, and the model is told.")
 
