@@ -7,10 +7,12 @@ policy would have no meaning.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from typing import NamedTuple
 
 from policy_lang.diagnostics import KEEPS, WARNING, Diagnostic, Edit, Label
+from policy_lang.removals import behind
 from policy_lang.resolve.files import Unit
 from policy_lang.source import Source, Span
 
@@ -18,6 +20,7 @@ _COMMENT = re.compile(r'"(?:\\[^\r\n]|[^"\\\r\n])*"?|#[^\r\n]*')
 _MEANT = re.compile(
     r"#[ \t]*policy[ \t]*(?::|=|\b(?:allow|ignore|disable|suppress|noqa|off)\b|.*\bP[0-9]{3}\b)", re.IGNORECASE
 )
+_INDENT = re.compile(r"[ \t]*")
 _ALLOW = re.compile(r"#[ \t]*policy:[ \t]*allow[ \t]+(P[0-9]{3})(?:[ \t]+(\S.*))?[ \t]*")
 
 
@@ -40,14 +43,14 @@ def suppress(
         return findings
     problems: list[Diagnostic] = []
     allowed = _suppressions(unit, problems)
+    if not allowed:
+        return findings + problems
+    silenced = _by_line(allowed)
     shown: list[Diagnostic] = []
     used: set[Suppression] = set()
     for finding in findings:
         span = finding.primary.span
-        silent = next(
-            (s for s in allowed if s.code == finding.code and span.source is unit.source and span.line in s.covers),
-            None,
-        )
+        silent = silenced.get((finding.code, span.line)) if span.source is unit.source else None
         if silent is None:
             shown.append(finding)
             continue
@@ -57,6 +60,19 @@ def suppress(
             shown.append(finding._replace(secondary=(*finding.secondary, Label(silent.span, why))))
     problems += [_unused(s) for s in allowed if s not in used and (s.code in looked_for or not _has_rule(s.code))]
     return shown + problems
+
+
+def _by_line(allowed: list[Suppression]) -> dict[tuple[str, int], Suppression]:
+    """The suppression of each code at each line, the first where several are for the same statement."""
+    found: dict[tuple[str, int], Suppression] = {}
+    known: set[tuple[str, range]] = set()  # thousands of comments may stand above one long block
+    for suppression in allowed:
+        code, lines = suppression.code, suppression.covers
+        if (code, lines) not in known:
+            known.add((code, lines))
+            for line in lines:
+                found.setdefault((code, line), suppression)
+    return found
 
 
 def _has_rule(code: str) -> bool:
@@ -83,6 +99,7 @@ def _problem(code: str, message: str, span: Span, label: str, help: str, fix: tu
 
 def _suppressions(unit: Unit, problems: list[Diagnostic]) -> list[Suppression]:
     source, found = unit.source, []
+    starts: list[Span] = []
     for match in _COMMENT.finditer(source.text):
         if not match.group().startswith("#") or not _MEANT.match(match.group()):
             continue
@@ -102,6 +119,7 @@ def _suppressions(unit: Unit, problems: list[Diagnostic]) -> list[Suppression]:
                     span,
                     "behind a statement",
                     "move it above the statement",
+                    _above(unit, source, span),
                 )
             )
         elif not allow[2]:
@@ -111,18 +129,37 @@ def _suppressions(unit: Unit, problems: list[Diagnostic]) -> list[Suppression]:
                 )
             )
         else:
-            found.append(Suppression(allow[1], span, _below(unit, source, span.end)))
+            starts = starts or _starts(unit)
+            found.append(Suppression(allow[1], span, _below(starts, span.end)))
     return found
 
 
-def _below(unit: Unit, source: Source, offset: int) -> range:
+def _starts(unit: Unit) -> list[Span]:
+    """Every statement and every line of a block, in the order in which they begin; a statement before its lines."""
+    nodes = [node for each in unit.file.statements for node in (each, *getattr(each, "lines", ()))]
+    return sorted((node.span for node in nodes), key=lambda span: span.start)
+
+
+def _below(starts: list[Span], offset: int) -> range:
     """The lines of the statement, or of the line of a block, that begins next."""
-    best: Span | None = None
-    for statement in unit.file.statements:
-        for node in (statement, *getattr(statement, "lines", ())):
-            if node.span.start >= offset and (best is None or node.span.start < best.start):
-                best = node.span
-    return range(best.line, source.line_of(best.end) + 1) if best else range(0)
+    at = bisect_left(starts, offset, key=lambda span: span.start)
+    if at == len(starts):
+        return range(0)
+    return range(starts[at].line, starts[at].source.line_of(starts[at].end) + 1)
+
+
+def _above(unit: Unit, source: Source, span: Span) -> tuple[Edit, ...]:
+    """The edits that put a comment on a line of its own above the statement it stands behind; none if that is another
+    line of a statement than its first, or the end of a block."""
+    starts = _starts(unit)
+    at = bisect_right(starts, span.start, key=lambda each: each.start)
+    line = source.line_of(span.start)
+    if at == 0 or starts[at - 1].line != line:
+        return ()
+    start = source.line_start(span.start)
+    indent = _INDENT.match(source.text, start)
+    text = f"{indent.group() if indent else ''}{span.text}\n"
+    return (Edit(Span(source, start, start), text), *behind(span))
 
 
 def _line(span: Span) -> Span:

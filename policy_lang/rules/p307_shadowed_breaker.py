@@ -35,33 +35,31 @@ Fix: none; only you know which number is the right one.
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 from policy_lang.diagnostics import Label
-from policy_lang.globs import covers
+from policy_lang.glob_index import Patterns
 from policy_lang.report import Report
 from policy_lang.resolve.breakers import BreakerLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS
 
 
 def check(policy: Subject, report: Report) -> None:
     breakers = policy.merged.breakers
-    for_good = [line for line in breakers if line.data["reset"] is None]
-    if len(for_good) * len(breakers) <= MOST_PAIRS:
-        for first, second in product(for_good, breakers):
+    for_good = Patterns((line.data["glob"], line) for line in breakers if line.data["reset"] is None)
+    for second in breakers:
+        for first in for_good.covering(second.data["glob"]):
             _overshadowed(first, second, report)
 
 
 def _overshadowed(first: BreakerLine, second: BreakerLine, report: Report) -> None:
-    """A detector of the second breaker that can never act: the first has switched the tools off for good."""
+    """A detector of the second breaker that can never act: the first has switched all of its tools off for good."""
     one, other = first.data, second.data
     alike = all(one[key] == other[key] for key in ("count_denied", "per_args"))
     soon = one["apply"] == other["apply"] or one["apply"] == "now"
     # Of calls that run side by side, all outcomes count: the second may trip too, but has nothing to skip then.
     idle = other["when_open"] == "skip"
-    if not (alike and soon and idle and covers(one["glob"], other["glob"])):
+    if not (alike and soon and idle):
         return
     for detector, trip in zip(other["trips"], second.trips, strict=True):
         earlier = [pair for pair in zip(one["trips"], first.trips, strict=True) if _trips_before(pair[0], detector)]

@@ -29,20 +29,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policy_lang.diagnostics import Edit
-from policy_lang.globs import covers
+from policy_lang.glob_index import Names
 from policy_lang.names import nearest, quoted
 from policy_lang.report import Report
 from policy_lang.rules.shared import patterns
 from policy_lang.rules.subject import Subject
 from policy_lang.texts import quote
 
+MOST_NAMES = 20_000
+"""Declared names that are looked at, for all patterns together, to find the one that was meant: there may be thousands
+of both, and nobody reads so many hints."""
+
 
 def check(policy: Subject, report: Report) -> None:
     known = policy.around.tools
-    for glob, span in patterns(policy) if known is not None else ():
-        if any(covers(glob, tool) for tool in known or ()):
+    if known is None:
+        return
+    names, looks = Names(known), MOST_NAMES // max(1, len(known))
+    for glob, span in patterns(policy):
+        if names.has_match(glob):
             continue
-        near = _near(glob, known or ())
+        near = _near(glob, known) if looks > 0 else None
+        looks -= 1
         help = f"did you mean `{near}`?" if near else f"declared are {quoted(known[:5], 'and')}" if known else ""
         fix = (Edit(span, quote(near)),) if near else ()
         report.warn("P317", f"no declared tool matches `{glob}`", span, "of no effect", help=help, fix=fix)

@@ -28,7 +28,7 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, ToolScope, denies, tool_scopes
+from policy_lang.rules.tools import ToolScope, denial_of, tool_scopes
 
 _RUNNING = (tree.ToolLimit, tree.Timeout, tree.AskFirst, tree.ToolRetry)
 """Clauses about tools that may run."""
@@ -40,19 +40,12 @@ def check(policy: Subject, report: Report) -> None:
 
 
 def _denied_tools(scope: ToolScope, report: Report) -> None:
-    denials = [line for line in scope.binding if line.data["deny"]]
-    running = [(line, clause) for line in scope.tools for clause in line.node.clauses if isinstance(clause, _RUNNING)]
-    first = {id(line): clause for line, clause in reversed(running)}
-    if not denials or len(denials) * len(first) > MOST_PAIRS:
+    if not any(scope.denying):
         return
-    exceptions = scope.exceptions
     for line in scope.tools:
-        clause = first.get(id(line))
-        if clause is None:
-            continue
-        glob = line.data["glob"]
-        denial = next((d for d in denials if denies(d.data, glob, exceptions.get(d.data["base"], []))), None)
-        if denial is not None:
+        clause = next((clause for clause in line.node.clauses if isinstance(clause, _RUNNING)), None)
+        denial = denial_of(line.data["glob"], scope) if clause else None
+        if clause is not None and denial is not None:
             _never_runs(clause, denial, report)
 
 

@@ -43,13 +43,9 @@ def check(policy: Subject, report: Report) -> None:
     if not names.own:
         return
     _mark_tests(policy.unit, names)
-    unread = " ".join(span.text for span in _broken(policy.unit))
+    unread = {word for span in _broken(policy.unit) for word in re.findall(r"\w+(?:-\w+)*", span.text)}
     for definition in names.own.values():
-        if (
-            not definition.used
-            and definition.meaning is not None
-            and not re.search(rf"\b{re.escape(definition.name)}\b", unread)
-        ):
+        if not definition.used and definition.meaning is not None and definition.name not in unread:
             _unused(definition, policy.unit, report)
 
 

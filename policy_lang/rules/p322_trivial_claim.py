@@ -109,5 +109,12 @@ def _holds(fact: _Fact, value: Any) -> bool:
     if amount is None:  # what a host has set to `unlimited` may be a number another time
         return True
     more, less = value > amount, value < amount
-    held: dict[str, bool] = {"<=": not more, "<": less, ">=": not less, ">": more, "=": not (more or less), "!=": more or less}
+    held: dict[str, bool] = {
+        "<=": not more,
+        "<": less,
+        ">=": not less,
+        ">": more,
+        "=": not (more or less),
+        "!=": more or less,
+    }
     return held[fact["op"]]

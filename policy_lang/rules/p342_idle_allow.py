@@ -23,43 +23,42 @@ Fix: none; either a `deny` is missing or the `allow` is not needed.
 
 from __future__ import annotations
 
-from typing import Any
-
 from policy_lang import tree
 from policy_lang.diagnostics import Label
-from policy_lang.globs import covers, overlap
+from policy_lang.glob_index import Patterns
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, ToolScope, tool_scopes
+from policy_lang.rules.tools import ToolScope, indexed, tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
+    around = indexed(policy.merged.tools, "deny", "ask")
     for scope in tool_scopes(policy):
-        _idle_allows(scope, report)
+        _idle_allows(scope, around, report)
 
 
-def _idle_allows(scope: ToolScope, report: Report) -> None:
-    refusing = [line for line in (*scope.binding, *scope.below) if line.data["deny"] or line.data["ask"]]
+def _idle_allows(scope: ToolScope, around: Patterns[ToolLine], report: Report) -> None:
     allowing = [line for line in scope.tools if line.data["allow"]]
-    if len(refusing) * len(allowing) > MOST_PAIRS:
+    if not allowing:
         return
+    own = indexed([*scope.tools, *scope.below], "deny", "ask")
     for line in allowing:
-        if not any(_lifts(line.data, other.data) for other in refusing):
-            _lifts_nothing(line, refusing, report)
+        if not any(_lifts(line, patterns) for patterns in (own, around)):
+            _lifts_nothing(line, (own, around), report)
 
 
-def _lifts(allow: dict[str, Any], other: dict[str, Any]) -> bool:
+def _lifts(allow: ToolLine, refusing: Patterns[ToolLine]) -> bool:
     """An ``allow`` is an exception to a broader pattern of its own file. Its own pattern counts as one long name, as it
     does for the engine: signs for any text are signs like others."""
-    if allow["base"] != other["base"] or allow["glob"] == other["glob"]:
-        return False
-    return covers(other["glob"], allow["glob"].translate({ord("*"): "\0", ord("?"): "\0"}))
+    glob, base = allow.data["glob"], allow.data["base"]
+    name = glob.translate({ord("*"): "\0", ord("?"): "\0"})
+    return any(other.data["base"] == base and other.data["glob"] != glob for other in refusing.covering(name))
 
 
-def _lifts_nothing(line: ToolLine, refusing: list[ToolLine], report: Report) -> None:
+def _lifts_nothing(line: ToolLine, refusing: tuple[Patterns[ToolLine], ...], report: Report) -> None:
     allow = next(c for c in line.node.clauses if isinstance(c, tree.Allow))
-    near = next((other for other in refusing if overlap(other.data["glob"], line.data["glob"])), None)
+    near = next((other for patterns in refusing for other in patterns.sharing(line.data["glob"])), None)
     why: tuple[Label, ...] = ()
     if near is not None:
         clause = next(c for c in near.node.clauses if isinstance(c, tree.Deny | tree.AskFirst))

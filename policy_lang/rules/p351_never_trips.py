@@ -30,27 +30,23 @@ from __future__ import annotations
 
 from policy_lang import tree
 from policy_lang.diagnostics import Label
-from policy_lang.globs import covers
 from policy_lang.report import Report
 from policy_lang.resolve.breakers import BreakerLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, most_executions
+from policy_lang.rules.tools import indexed, most_executions
 from policy_lang.source import Span
 
 
 def check(policy: Subject, report: Report) -> None:
-    limited = [line for line in policy.merged.tools if line.data["limit"] is not None]
+    limited = indexed(policy.merged.tools, "limit")
     total = most_executions(policy)
-    if len(limited) * len(policy.merged.breakers) > MOST_PAIRS:
-        return
     for switch in policy.merged.breakers:
         if switch.data["count_denied"] == "failure":
             continue  # a refusal is no execution, and there may be any number of them
         most: list[tuple[int, Span]] = [(total.total or 0, total.value.span)] if total else []
-        for line in limited:
-            if covers(line.data["glob"], switch.data["glob"]):
-                clause = next(c for c in line.node.clauses if isinstance(c, tree.ToolLimit))
-                most.append((line.data["limit"], clause.span))
+        for line in limited.covering(switch.data["glob"]):
+            clause = next(c for c in line.node.clauses if isinstance(c, tree.ToolLimit))
+            most.append((line.data["limit"], clause.span))
         if most:
             _never(switch, *min(most, key=lambda pair: pair[0]), report)
 

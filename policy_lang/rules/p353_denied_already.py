@@ -26,21 +26,23 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, denies, tool_scopes
+from policy_lang.rules.tools import ToolScope, denies, tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
     for scope in tool_scopes(policy):
-        denials = [line for line in scope.tools if line.data["deny"]]
-        if len(denials) ** 2 > MOST_PAIRS:
-            continue
-        exceptions = scope.exceptions
-        for line in denials:
-            others = [d for d in denials if d.data["glob"] != line.data["glob"] and d.data["base"] == line.data["base"]]
-            lifted = exceptions.get(line.data["base"], [])
-            first = next((d for d in others if denies(d.data, line.data["glob"], lifted)), None)
-            if first is not None and line.data["deny_text"] is None:
-                _again(line, first, report)
+        own = scope.denying[0]
+        for line in scope.tools:
+            if line.data["deny"] and line.data["deny_text"] is None:
+                first = next((d for d in own.covering(line.data["glob"]) if _broader(d, line, scope)), None)
+                if first is not None:
+                    _again(line, first, report)
+
+
+def _broader(other: ToolLine, line: ToolLine, scope: ToolScope) -> bool:
+    """Of what is about all of a rule's tools: does it deny them without exception, by another pattern of this file?"""
+    same_file = other.data["base"] == line.data["base"]
+    return same_file and other.data["glob"] != line.data["glob"] and denies(other, line.data["glob"], scope)
 
 
 def _again(line: ToolLine, first: ToolLine, report: Report) -> None:

@@ -26,11 +26,11 @@ from typing import Any
 
 from policy_lang import tree
 from policy_lang.diagnostics import Label
-from policy_lang.globs import covers
+from policy_lang.glob_index import Patterns
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import MOST_PAIRS, tool_scopes
+from policy_lang.rules.tools import indexed, tool_scopes
 
 _CLAUSES: tuple[tuple[type[tree.Clause], str], ...] = (
     (tree.ToolLimit, "limit"),
@@ -40,18 +40,20 @@ _CLAUSES: tuple[tuple[type[tree.Clause], str], ...] = (
 
 
 def check(policy: Subject, report: Report) -> None:
+    around = {field: indexed(policy.merged.tools, field) for _, field in _CLAUSES}
     for scope in tool_scopes(policy):
         for kind, field in _CLAUSES:
-            having = [line for line in scope.binding if line.data[field] is not None]
             own = [line for line in scope.tools if line.data[field] is not None]
-            if len(having) * len(own) <= MOST_PAIRS:
-                for line in own:
-                    _excepted(line, having, kind, field, report)
+            having = [indexed(own, field), around[field]] if scope.around else [indexed(own, field)]
+            for line in own:
+                _excepted(line, having, kind, field, report)
 
 
-def _excepted(line: ToolLine, others: list[ToolLine], kind: type[tree.Clause], field: str, report: Report) -> None:
+def _excepted(
+    line: ToolLine, others: list[Patterns[ToolLine]], kind: type[tree.Clause], field: str, report: Report
+) -> None:
     glob, own = line.data["glob"], _amount(line.data[field])
-    broader = [o for o in others if o.data["glob"] != glob and covers(o.data["glob"], glob)]
+    broader = (o for patterns in others for o in patterns.covering(glob) if o.data["glob"] != glob)
     first = next((o for o in broader if _amount(o.data[field]) < own), None)
     if first is None:
         return

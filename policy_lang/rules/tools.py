@@ -1,70 +1,71 @@
-"""What tool rules do to one another: which denies lift which, and how many pairs are looked at."""
+"""What tool rules do to one another: which of them are about the same tools, and which lift which."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from policy_lang.globs import covers, overlap
+from policy_lang.glob_index import Patterns
 from policy_lang.resolve.limits import LimitLine
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
 
-MOST_PAIRS = 100_000
-"""Pairs of rules that are compared. People's policies have far fewer, and no file may make a check take minutes."""
-
 
 class ToolScope(NamedTuple):
-    """The rules of a policy, or of one agent with those of the policy ``around`` it; ``below`` are its agents'."""
+    """The rules of a policy, or of one agent with those of the policy ``around`` it; ``lifting`` are the patterns of
+    every ``allow`` that counts here, ``denying`` those of every ``deny``, the agent's own first.
+
+    An ``allow`` of an agent lifts what the policy denies, for this agent: so the tools may run somewhere.
+    """
 
     tools: list[ToolLine]
     around: list[ToolLine]
     below: list[ToolLine]
     limits: list[LimitLine]
+    lifting: tuple[Patterns[ToolLine], ...]
+    denying: tuple[Patterns[ToolLine], ...]
 
     @property
     def binding(self) -> list[ToolLine]:
         """All rules that say something about the tools of this agent."""
         return [*self.tools, *self.around]
 
-    @property
-    def exceptions(self) -> dict[int, list[str]]:
-        """The patterns of every ``allow``, by the mark of the file they stand in.
-
-        That of an agent lifts what the policy denies, for this agent: so the tools may run somewhere.
-        """
-        found: dict[int, list[str]] = {}
-        for line in (*self.binding, *self.below):
-            if line.data["allow"]:
-                found.setdefault(line.data["base"], []).append(line.data["glob"])
-        return found
-
 
 def tool_scopes(policy: Subject) -> Iterator[ToolScope]:
     """The policy itself, then each agent that has tool rules."""
     merged, agents = policy.merged, policy.agents.agents
     # What the policy allows may be an exception to what it denies one agent.
-    denied_below = [line for agent in agents for line in agent.tools]
-    yield ToolScope(merged.tools, [], denied_below, merged.limits)
+    below = [line for agent in agents for line in agent.tools]
+    allowed, denied = indexed(merged.tools, "allow"), indexed(merged.tools, "deny")
+    yield ToolScope(merged.tools, [], below, merged.limits, (allowed, indexed(below, "allow")), (denied,))
     for agent in agents:
         if agent.tools:
-            yield ToolScope(agent.tools, merged.tools, [], [*merged.limits, *agent.limits])
+            lifting = (indexed(agent.tools, "allow"), allowed)
+            denying = (indexed(agent.tools, "deny"), denied)
+            limits = [*merged.limits, *agent.limits]
+            yield ToolScope(agent.tools, merged.tools, [], limits, lifting, denying)
 
 
-def denies(denial: dict[str, Any], glob: str, allowed: list[str]) -> bool:
-    """Is every tool of the pattern denied, and none of them allowed by way of exception?"""
-    if not covers(denial["glob"], glob):
-        return False
-    return not any(other != denial["glob"] and overlap(other, glob) for other in allowed)
+def indexed(lines: list[ToolLine], *clauses: str) -> Patterns[ToolLine]:
+    """The rules that have one of these clauses, by their patterns."""
+    chosen = (line for line in lines if any(line.data[clause] not in (None, False) for clause in clauses))
+    return Patterns((line.data["glob"], line) for line in chosen)
+
+
+def denies(denial: ToolLine, glob: str, scope: ToolScope) -> bool:
+    """Is none of the tools of a pattern, all of which a rule is about, allowed by way of exception to it?"""
+    for patterns in scope.lifting:
+        for other, lines in patterns.overlapping(glob):
+            own = any(line.data["base"] == denial.data["base"] for line in lines)
+            if own and other != denial.data["glob"]:
+                return False
+    return True
 
 
 def denial_of(glob: str, scope: ToolScope) -> ToolLine | None:
-    """The rule that denies every tool of a pattern, if there is one."""
-    exceptions = scope.exceptions
-    for line in scope.binding:
-        if line.data["deny"] and denies(line.data, glob, exceptions.get(line.data["base"], [])):
-            return line
-    return None
+    """The first rule that denies every tool of a pattern, if there is one."""
+    found = (line for patterns in scope.denying for line in patterns.covering(glob))
+    return next((line for line in found if denies(line, glob, scope)), None)
 
 
 def most_executions(policy: Subject) -> LimitLine | None:

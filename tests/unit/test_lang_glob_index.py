@@ -1,0 +1,41 @@
+"""An index of patterns gives what a look at every pair gives."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from policy_lang.glob_index import Names, Patterns
+from policy_lang.globs import LONGEST, covers, overlap
+
+PATTERNS = st.text("ab*?", min_size=1, max_size=7)
+
+
+@given(st.lists(PATTERNS, max_size=12), PATTERNS)
+@example(["*", "a", "a"], "a")
+@example(["a*", "*a", "*a*", "a?", "?"], "ab")
+@example(["a" * LONGEST + "*", "*"], "a" * (LONGEST + 1))
+def test_what_has_to_do_with_a_pattern(known: list[str], glob: str) -> None:
+    index = Patterns((each, number) for number, each in enumerate(known))
+    assert index.covering(glob) == [number for number, each in enumerate(known) if covers(each, glob)]
+    assert index.sharing(glob) == [number for number, each in enumerate(known) if overlap(each, glob)]
+    found = dict(index.overlapping(glob))
+    assert found == {
+        each: [number for number, other in enumerate(known) if other == each]
+        for each in set(known)
+        if overlap(each, glob)
+    }
+
+
+@given(st.lists(PATTERNS, max_size=12), PATTERNS)
+def test_a_pattern_that_is_taken_as_a_name(known: list[str], glob: str) -> None:
+    name = glob.translate({ord("*"): "\0", ord("?"): "\0"})
+    assert Patterns((each, each) for each in known).covering(name) == [each for each in known if covers(each, name)]
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=5), max_size=8), PATTERNS)
+@example(["ab"], "**")
+@example([], "*")
+@example(["a\nb"], "*a\nb")
+def test_names_that_match(names: list[str], glob: str) -> None:
+    assert Names(names).has_match(glob) is any(covers(glob, name) for name in names)
