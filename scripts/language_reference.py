@@ -136,7 +136,7 @@ def syntax(statement: Statement, writer: Writer) -> str:
         head, rule = writer.block(statement.rule)
         lines = [f"{head} {{", *(f"  {line}" for line in _lines(statement, rule, writer)), "}"]
     elif statement.rule == "on":
-        lines = [UNKNOWN if "unknown" in statement.title else FAILURE]
+        lines = [*UNKNOWN] if "unknown" in statement.title else [FAILURE]
     else:
         lines = writer.alternatives(statement.rule)
     for part in statement.parts:

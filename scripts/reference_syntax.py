@@ -110,11 +110,11 @@ SLOTS: Final[dict[str, Sequence[str]]] = {
 """What is filled in, for each production in the order of its leaves."""
 
 FAILURE: Final = "on llm_failure REASON[, REASON]… STEP [then STEP]…"
-UNKNOWN: Final = "on unknown_tool reply N [then STEP]…"
+UNKNOWN: Final = ("on unknown_tool reply N [then STEP]…", "on unknown_tool STEP [then STEP]…")
 
 NARROWED: Final[dict[str, Sequence[str]]] = {
     "threshold": [f"at PERCENT of RESOURCE {action}" for action in ("warn", "tell TEXT", "use CLIENT")],
-    "on": (FAILURE, UNKNOWN),
+    "on": (FAILURE, *UNKNOWN),
     "mode": ("mode proactive", "mode reactive [TEXT]", "mode reactive using FUNCTION"),
     "when_open": (
         "when_open skip [TEXT]",

@@ -7,10 +7,14 @@ import textwrap
 from pathlib import Path
 
 from policy_lang.catalogue import Page, pages
+from policy_lang.recovery.site import STATEMENTS
 from policy_lang.rules import BY_CODE
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
+
+_STATEMENT = re.compile(rf"^(?:{'|'.join(sorted(STATEMENTS))})\b", re.MULTILINE)
+"""What an example that is a policy has; others are lines of a terminal."""
 
 _GROUPS = {
     "P1": "Syntax",
@@ -67,9 +71,17 @@ def _told_by(code: str) -> str:
 def _markdown(text: str) -> str:
     """Indented examples become blocks; the words before a colon that begins a paragraph are set in bold."""
     text = re.sub(r"(?m)^(Why|Bad|Good|Fix):", r"**\1:**", text)
-    return re.sub(
-        r"(?m)(^    .*(?:\n(?:    .*)?)*)", lambda m: f"```text\n{textwrap.dedent(m[1]).rstrip()}\n```\n\n", f"{text}\n"
-    ).rstrip()
+    return re.sub(r"(?m)(^    .*(?:\n(?:    .*)?)*)", lambda m: _blocks(m[1]), f"{text}\n").rstrip()
+
+
+def _blocks(example: str) -> str:
+    """An example as a block, or as one for each of its files."""
+    first, *others = re.split(r"(?m)^# --- (\S+)\n", textwrap.dedent(example).rstrip())
+    blocks = [f"```{'policy' if _STATEMENT.search(first) else 'text'}\n{first.rstrip()}\n```"]
+    for name, text in zip(others[::2], others[1::2], strict=True):
+        language = "toml" if name.endswith(".toml") else "policy"
+        blocks.append(f"`{name}`:\n\n```{language}\n{text.rstrip()}\n```")
+    return "\n\n".join([*blocks, ""])
 
 
 def _index(known: dict[str, Page]) -> str:

@@ -94,7 +94,7 @@ def _in_threshold(point: Point) -> Words:
 
 def _in_failure(point: Point) -> Words:
     if len(point.words) == 1:
-        return ("llm_failure",) if point.block == "agent" else ("llm_failure", "unknown_tool")
+        return ("llm_failure", "unknown_tool")
     if point.words[1:] == ("llm_failure",) or point.last == ",":
         return tuple(REASONS)
     return ("run", "call") if point.last == "for" else ()
@@ -167,7 +167,7 @@ def out_of_place(point: Point) -> Iterable[str]:
     if point.first == "verify":
         return _out_of_claims(point)
     if point.first == "on":
-        never = {"llm_failure": ("extend", "reply", "ask"), "unknown_tool": ("retry", "fallback", "ask", "extend")}
+        never = {"llm_failure": ("extend", "reply", "ask"), "unknown_tool": ("retry", "fallback")}
         return never.get(point.words[1] if len(point.words) > 1 else "", ())
     name = resource_of(point)
     if name in TREE_RESOURCES or point.block == "agents":

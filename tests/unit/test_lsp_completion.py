@@ -31,6 +31,8 @@ class TestOffers:
             (HEAD + "limits {\n  tokens 5k # a note\n    |\n}\n", ["then", "llm_calls"], []),
             (HEAD + "limits {\n  tokens |\n}\n", ["unlimited"], ["stop"]),
             (HEAD + "on |", ["llm_failure", "unknown_tool"], []),
+            (HEAD + 'agent "a" {\n  on |\n}\n', ["llm_failure", "unknown_tool"], []),
+            (HEAD + "on unknown_tool reply 2 then |", ["stop", "extend", "ask"], ["retry", "fallback"]),
             (HEAD + "on llm_failure rate_limit, |", ["timeout", "*"], ["retry"]),
             (HEAD + "on llm_failure timeout |", ["retry", "fallback", "stop"], ["extend", "ask"]),
             (HEAD + "at 80% of tokens |", ["warn", "tell", "use"], []),
