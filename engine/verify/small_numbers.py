@@ -7,6 +7,8 @@ breakers, are no numbers of the machine, and stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.core.ladders import Ask, Extend, Retry, Step
 from engine.core.policy import Policy
 from engine.core.statements import FailureRule, Limit
@@ -48,3 +50,22 @@ def _failure(rule: FailureRule) -> FailureRule:
         for step in rule.then
     )
     return rule.model_copy(update={"then": then})
+
+
+def nearby(policy: Policy) -> Iterator[Policy]:
+    """Policies of the same shape with small limits, the smallest first: one that breaks a law has a short run."""
+    places = [i for i, limit in enumerate(policy.limits) if limit.max and RESOURCES[limit.resource].kind == "counted"]
+    seen: set[tuple[int, ...]] = set()
+    for usual, other in ((1, 1), (2, 2), (2, 1), (1, 2), (2, 3), (3, 3)):
+        for alone in places or (-1,):
+            numbers = tuple(other if i == alone else usual for i in places)
+            if numbers not in seen:
+                seen.add(numbers)
+                yield _numbered(policy, dict(zip(places, numbers, strict=True)))
+
+
+def _numbered(policy: Policy, numbers: dict[int, int]) -> Policy:
+    limits = (
+        limit.model_copy(update={"max": numbers[i]}) if i in numbers else limit for i, limit in enumerate(policy.limits)
+    )
+    return policy.model_copy(update={"limits": tuple(limits)})

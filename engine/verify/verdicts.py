@@ -58,7 +58,8 @@ class Verdict:
 
     ``why`` says why it is not known, or for what it was shown; ``vacuous`` why nothing could have broken it. ``trace``
     is a shortest run that a search has found, ``played`` the same run on ``step``, up to where it breaks what is said;
-    ``simple`` is another one, of nothing but calls, tools and failures, where the shortest has more.
+    ``simple`` is another one, of nothing but calls, tools and failures, where the shortest has more. ``limits``: is it
+    about the numbers of the policy, or whatever they were (1 or more)?
     """
 
     kind: Literal["law", "claim", "end"]
@@ -72,6 +73,7 @@ class Verdict:
     simple: tuple[Played, ...] = ()
     origin: Origin | None = None
     effort: Effort = Effort()
+    limits: Literal["these", "all"] = "these"
 
 
 @dataclass(frozen=True, slots=True)
