@@ -21,7 +21,7 @@ from engine.verify.successors import BESIDE, Branch
 State = tuple[int, ...]
 Broke = Callable[[int, State, tuple[Branch, ...]], None]
 
-_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "asks", "no_time", "unasked")
+_FLAGS = ("unknown", "invalid", "denied", "limited", "broken", "above", "asks", "no_time", "unasked")
 """What the rules tell apart: what comes first decides."""
 
 
@@ -35,8 +35,8 @@ class AtomicRounds:
 
     def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
         self.machine, self.laws, self.max_open = machine, laws, max_open
-        self.width = sum(v.sort is not Sort.METER for v in machine.variables)
-        self.meters = tuple(0 for v in machine.variables if v.sort is Sort.METER)
+        self.kept = [i for i, v in enumerate(machine.variables) if v.sort is not Sort.METER]
+        self.width = len(self.kept)
         self.fired: Counter[str] = Counter()
         fields = [f for f in machine.events["tool"].fields if f.name in _FLAGS]
         self.kinds: list[dict[str, int]] = [{}, *({f.name: value} for f in fields for value in f.values if value)]
@@ -88,8 +88,11 @@ class AtomicRounds:
         return values, tuple(branches)
 
     def _react(self, values: State, fields: dict[str, int]) -> tuple[State, Rule]:
-        after, rule = react(self.machine, "tool", (*values, *self.meters), fields)
-        return after[: self.width], rule
+        every = [0] * len(self.machine.variables)  # meters anywhere among them: no rule reads one
+        for place, value in zip(self.kept, values, strict=True):
+            every[place] = value
+        after, rule = react(self.machine, "tool", tuple(every), fields)
+        return tuple(after[place] for place in self.kept), rule
 
     def _watch(self, ghosts: State, branches: tuple[Branch, ...], held: list[int]) -> tuple[tuple[int, ...], State]:
         faults: tuple[int, ...] = ()

@@ -37,6 +37,8 @@ def policies() -> Iterator[Policy]:
     )
     yield Policy(name="several", limits=several)
     yield Policy(name="asks", limits=several[1:2], tools=(ToolRule(glob="a*", ask=True),), prices=PRICES)
+    atomic = Limit(resource="tool_calls", scope="subtree", max=2, atomic=True, then=(Finalize(),))
+    yield Policy(name="atomic", limits=(atomic,), tools=(ToolRule(glob="a*", ask=True),))
     yield Policy(name="nothing of its own")
 
 
