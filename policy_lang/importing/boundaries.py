@@ -11,7 +11,10 @@ from typing import Final
 
 from policy_lang.importing.draft import Draft, Limit
 from policy_lang.quantities import COUNT, text_of
+from policy_lang.resolve import resolve
 from policy_lang.source import Source
+from policy_lang.testing.loading import Suite
+from policy_lang.testing.outcome import run
 from policy_lang.texts import quote
 
 TOOL: Final = "search"
@@ -27,16 +30,11 @@ Test = tuple[str, list[str]]
 
 def tests(draft: Draft) -> list[str]:
     """The tests that hold, each as a text."""
-    from engine.core.policy import Policy
-    from engine.core.step import compile
-    from policy_lang.resolve import resolve
-    from policy_lang.testing.outcome import run
-
     written = {name: "\n".join([f"test {quote(name)} {{", *lines, "}", ""]) for name, lines in _all(draft)}
     resolved = resolve(Source("<tests>", draft.text(written.values())), "", None, {})
     if any(finding.is_error for finding in resolved.findings):
         return []
-    compiled = compile(Policy.model_validate(resolved.policy()))
+    compiled = Suite("", resolved.policy(), resolved.cases, resolved.sources, []).compiled()
     holds = {case.name for case in resolved.cases if run(compiled, case).failure is None}
     return [text for name, text in written.items() if name in holds]
 
@@ -50,11 +48,9 @@ def _all(draft: Draft) -> Iterator[Test]:
     for pattern, (clauses, _) in draft.tools.items():
         if "*" in pattern or "?" in pattern:
             continue
+        name = quote(pattern)
         if "deny" in clauses:
-            yield (
-                f"{pattern} does not run",
-                ["when call", f"when model asks {quote(pattern)}", f"expect skip {quote(pattern)}"],
-            )
+            yield f"{pattern} does not run", ["when call", f"when model asks {name}", f"expect skip {name}"]
         elif "limit" in clauses and 0 < clauses["limit"].size < BATCH:
             yield _one_tool(pattern, clauses["limit"].size)
 
