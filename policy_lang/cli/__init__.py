@@ -19,6 +19,7 @@ COMMANDS = {
     "new": "start a policy file from a few questions or a template",
     "check": "find what is wrong with policy files",
     "lint": "find what is wrong with policy files, and what all rules say about them",
+    "fix": "do what findings say can be done about them",
     "fmt": "write policy files in one layout",
     "test": "run the tests that stand in policy files",
     "verify": "prove what policy files claim for every run, or show a run that refutes it",

@@ -12,16 +12,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from shutil import get_terminal_size
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.terminal import in_colour
-from policy_lang.diagnostics import SEVERITIES, WARNING, Diagnostic
+from policy_lang.diagnostics import KEEPS, SEVERITIES, WARNING, Diagnostic
 from policy_lang.settings import SettingsError
 from policy_lang.walking import policy_files
 
 FORMATS = ("full", "concise", "spoken", "json", "sarif", "github", "junit")
+DOCUMENTS = ("json", "sarif", "junit")
+"""Formats that are one document, with nothing before or behind it."""
 _LINES = ("concise", "spoken", "github")
 """Formats without a document around them, but the closing line."""
 
@@ -84,14 +86,41 @@ def run(command: str, args: argparse.Namespace, judge: Callable[[list[str]], Ite
         if not files:
             print(f"policy {command}: no *.policy files in {', '.join(args.files)}", file=sys.stderr)
             return USAGE
-        found = list(_without_repeats(judge(files)))
+        found = list(without_repeats(judge(files)))
     except SettingsError as problem:
         print(f"policy {command}: {problem}", file=sys.stderr)
         return USAGE
     show(found, files, args.format)
+    if args.format == "full" and (line := _about_fixes(found, files)):
+        print(line)
     if any(finding.is_unreadable for finding in found):
         return USAGE
     return FINDINGS if any(is_grave(finding, args.fail_level) for finding in found) else CLEAN
+
+
+def fixable(found: Sequence[Diagnostic], files: Sequence[str]) -> tuple[int, int]:
+    """How many findings of these files have a safe fix, and how many another.
+
+    What keeps the meaning waits until the errors of its file are gone: an error has none.
+    """
+    names = set(files)
+    wrong = {finding.position[0] for finding in found if finding.is_error}
+    fixes = [f for f in found if f.fix and all(edit.span.source.name in names for edit in f.fix)]
+    fixes = [f for f in fixes if f.safety != KEEPS or f.position[0] not in wrong]
+    safe = sum(finding.is_safe for finding in fixes)
+    return safe, len(fixes) - safe
+
+
+def _about_fixes(found: Sequence[Diagnostic], files: Sequence[str]) -> str:
+    """The closing line about what `policy fix` would do with these files; "" if it could do nothing."""
+    safe, unsafe = fixable(found, files)
+    if not safe:
+        return f"`policy fix --unsafe` can fix {_of(unsafe, found)}, with a guess" if unsafe else ""
+    return f"`policy fix` can fix {_of(safe, found)}" + (f", and {unsafe} more with `--unsafe`" if unsafe else "")
+
+
+def _of(many: int, found: Sequence[Diagnostic]) -> str:
+    return "it" if len(found) == 1 else f"{many} of them"
 
 
 def is_grave(finding: Diagnostic, level: str) -> bool:
@@ -112,7 +141,7 @@ def in_processes(judge: Callable[[str], T], files: list[str], jobs: int | None) 
         yield from pool.map(judge, files, chunksize=max(1, len(files) // (4 * jobs)))
 
 
-def _without_repeats(results: Iterable[list[Diagnostic]]) -> Iterator[Diagnostic]:
+def without_repeats(results: Iterable[list[Diagnostic]]) -> Iterator[Diagnostic]:
     """Two files may extend the same base, whose errors are then told once."""
     seen: set[tuple[object, ...]] = set()
     for found in results:
@@ -127,28 +156,27 @@ def _files(paths: list[str]) -> Iterator[str]:
     """The files named, and those found in the directories named, in an order that does not depend on the disk."""
     for path in paths:
         if os.path.isdir(path):
-            yield from policy_files(path)
+            yield from map(os.path.normpath, policy_files(path))
         else:
             yield path
 
 
-def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str) -> None:
-    """Print what was found in the files, in one of ``FORMATS``."""
+def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str, out: TextIO | None = None) -> None:
+    """Print what was found in the files, in one of ``FORMATS``, to the standard output if nothing is said."""
     from policy_lang.renderers import tally
 
-    if format in ("json", "sarif", "junit"):
-        print(import_module(f"policy_lang.renderers.{format}").render(findings, files))
+    out = out or sys.stdout
+    if format in DOCUMENTS:
+        print(import_module(f"policy_lang.renderers.{format}").render(findings, files), file=out)
         return
     if findings and format in _LINES:
-        print(
-            import_module(f"policy_lang.renderers.{format}").render(findings),
-            end="\n\n" if format == "spoken" else "\n",
-        )
+        told = import_module(f"policy_lang.renderers.{format}").render(findings)
+        print(told, end="\n\n" if format == "spoken" else "\n", file=out)
     elif findings:
         from policy_lang.renderers import full
 
-        columns = get_terminal_size().columns if sys.stdout.isatty() else None
-        print(full.render(findings, in_colour(), columns), end="\n\n")
-    print(tally(findings, len(files)))
+        columns = get_terminal_size().columns if out.isatty() else None
+        print(full.render(findings, in_colour(out), columns), end="\n\n", file=out)
+    print(tally(findings, len(files)), file=out)
     if findings and format == "full":
-        print(f"`{findings[0].page}` says more about a code")
+        print(f"`{findings[0].page}` says more about a code", file=out)

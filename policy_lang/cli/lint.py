@@ -18,16 +18,7 @@ _ENOUGH_TO_REMEMBER = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     findings.add_arguments(parser)
-    parser.add_argument(
-        "--tools", metavar="NAME,…", type=findings.names, help="the host's tools; a pattern that matches none is told"
-    )
-    parser.add_argument(
-        "--host",
-        metavar="ABILITY,…",
-        type=_abilities,
-        help="what the host is able to do; what it cannot honour is told",
-    )
-
+    add_host_arguments(parser)
     parser.add_argument("--explore", action="store_true", help="visit all states of each policy, to find dead rules")
     parser.add_argument(
         "--explore-seconds",
@@ -41,6 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cache-dir",
         metavar="DIR",
         help=f"where findings are kept for the next run, from {_ENOUGH_TO_REMEMBER} files on (default: .policy_cache)",
+    )
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """``args.tools`` and ``args.host``: what the host has, as far as that is not in the settings."""
+    parser.add_argument(
+        "--tools", metavar="NAME,…", type=findings.names, help="the host's tools; a pattern that matches none is told"
+    )
+    parser.add_argument(
+        "--host",
+        metavar="ABILITY,…",
+        type=_abilities,
+        help="what the host is able to do; what it cannot honour is told",
     )
 
 
@@ -67,16 +71,21 @@ def _abilities(text: str) -> list[str]:
     return found
 
 
-def run(args: argparse.Namespace) -> int:
-    linter = Linter(
+def linter_of(args: argparse.Namespace, seconds: float | None = None) -> Linter:
+    """What the options say about how files are looked at."""
+    return Linter(
         root=args.root,
         params=dict(args.set),
         clients=args.clients,
         tools=args.tools,
         host=args.host,
         file=args.settings,
-        seconds=args.explore_seconds or (1.0 if args.explore else None),
+        seconds=seconds,
     )
+
+
+def run(args: argparse.Namespace) -> int:
+    linter = linter_of(args, args.explore_seconds or (1.0 if args.explore else None))
     return findings.run("lint", args, lambda files: _told(linter, files, args))
 
 

@@ -7,9 +7,9 @@ Texts in, texts out. ``edits`` knows how edits go into a text, ``files`` what is
 from __future__ import annotations
 
 from policy_lang.fixing.files import Files, Look
-from policy_lang.fixing.rounds import Fixer, Refused
+from policy_lang.fixing.rounds import Fixer, Refused, fixable
 
-__all__ = ["Files", "Fixer", "Look", "Refused", "fixed"]
+__all__ = ["Files", "Fixer", "Look", "Refused", "fixable", "fixed"]
 
 
 def fixed(text: str, *, unsafe: bool = False) -> str:

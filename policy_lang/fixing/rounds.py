@@ -8,7 +8,7 @@ fix never makes an error, and one that claims to keep the meaning is proved to b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from policy_lang.diagnostics import KEEPS, Diagnostic, Edit
@@ -45,9 +45,12 @@ class Fixer:
     def refused(self) -> list[Refused]:
         return [refused for name in self.names for refused in self._refused.get(name, {}).values()]
 
-    def run(self) -> None:
-        """Fix all files, until nothing changes. Raises ``SettingsError``; a file that cannot be read stays as it is."""
-        waiting = set(self.names)
+    def run(self, start: Iterable[str] | None = None) -> None:
+        """Fix all files, or those to ``start`` with and what depends on them, until nothing changes.
+
+        Raises ``SettingsError``; a file that cannot be read stays as it is.
+        """
+        waiting = set(self.names if start is None else start)
         for _ in range(MAX_ROUNDS):
             for name in [name for name in self.names if name in waiting]:
                 waiting.discard(name)
@@ -71,7 +74,7 @@ class Fixer:
         return len(before) > 1 or (bool(before) and self.files.text(name) not in before)
 
     def _due(self, name: str) -> list[Diagnostic]:
-        """The fixes of the next round. First those of errors: only of a policy without them can be said what it means."""
+        """The fixes of the next round; those that keep the meaning last, for a file with errors has none."""
         look = self.files.look(name)
         refused = self._refused.get(name, {})
         wanted = [f for f in look.findings if fixable(f, name, self.unsafe) and _key(f) not in refused]
@@ -177,7 +180,9 @@ def _cut(look: Look) -> bool:
 
 def _unread(look: Look) -> int:
     """How much of a file was not read because of too many errors."""
-    starts = [f.primary.span.start for f in look.findings if f.code == _NOT_ALL and f.primary.span.source is look.source]
+    starts = [
+        f.primary.span.start for f in look.findings if f.code == _NOT_ALL and f.primary.span.source is look.source
+    ]
     return len(look.source.text) - min(starts) if starts else 0
 
 

@@ -70,7 +70,7 @@ def _prefer(line: tree.Prefer, values: Values) -> list[str]:
     for place, word in enumerate(line.names):
         name = values.word(word, PREFER_ORDER, "reason for a final call")
         if name in names:
-            fix = item(line.names[place - 1].span, word.span)
+            fix = item(line.names[place - 1].span, word.span) if len(line.names) > 2 else ()  # of one there is no order
             message = f"`{name}` is preferred twice"
             values.report.error("P210", message, word.span, "again", help="name each once", fix=fix, safety=SAYS)
         elif name:

@@ -87,7 +87,8 @@ class Values:
         if found.dimension != use.dimension:
             help, better = misfit(found, use.dimension)
             where = definition.statement.value.span if definition else span
-            fix = (Edit(where, better),) if better else ()
+            # Behind a number may stand what cannot be read, as in `2$`.
+            fix = (Edit(where, better),) if better and not where.source.text[where.end : where.end + 1].strip() else ()
             # Of money and percentages only the sign is missing; a number without a unit may be seconds or minutes.
             safety = SAYS if use.dimension in (MONEY, PERCENT) else UNSAFE
             label = "this has no unit" if decimal(found.text) else f"this is {a(TITLES[found.dimension])}"
