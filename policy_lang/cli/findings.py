@@ -115,12 +115,14 @@ def _about_fixes(found: Sequence[Diagnostic], files: Sequence[str]) -> str:
     """The closing line about what `policy fix` would do with these files; "" if it could do nothing."""
     safe, unsafe = fixable(found, files)
     if not safe:
-        return f"`policy fix --unsafe` can fix {_of(unsafe, found)}, with a guess" if unsafe else ""
+        return f"`policy fix --unsafe` can fix {_of(unsafe, found)}" if unsafe else ""
     return f"`policy fix` can fix {_of(safe, found)}" + (f", and {unsafe} more with `--unsafe`" if unsafe else "")
 
 
 def _of(many: int, found: Sequence[Diagnostic]) -> str:
-    return "it" if len(found) == 1 else f"{many} of them"
+    if many == len(found):
+        return "it" if many == 1 else "all of them"
+    return f"{many} of them"
 
 
 def is_grave(finding: Diagnostic, level: str) -> bool:

@@ -75,7 +75,7 @@ def test_check_does_not_run_what_only_lint_has(tmp_path: Path) -> None:
 def test_without_a_name_it_looks_at_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.policy").write_text(UNUSED)
     assert policy("lint", cwd=tmp_path).returncode == 1
-    assert policy("check", "--format", "concise", cwd=tmp_path).stdout.startswith("./a.policy:5:5: warning[P319]")
+    assert policy("check", "--format", "concise", cwd=tmp_path).stdout.startswith("a.policy:5:5: warning[P319]")
 
 
 def test_a_missing_file_and_an_empty_folder(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_what_is_kept_is_used(tmp_path: Path) -> None:
     policy("lint", ".", cwd=tmp_path)
     place = tmp_path / ".policy_cache" / "findings.json"
     data = json.loads(place.read_text())
-    data["entries"]["./p000.policy"]["found"] = []
+    data["entries"]["p000.policy"]["found"] = []
     place.write_text(json.dumps(data))
     assert "p000.policy" not in policy("lint", ".", cwd=tmp_path).stdout
 
@@ -367,7 +367,7 @@ def test_a_broken_entry_is_as_good_as_none(entry: object, tmp_path: Path) -> Non
     expected = policy("lint", ".", cwd=tmp_path)
     place = tmp_path / ".policy_cache" / "findings.json"
     data = json.loads(place.read_text())
-    data["entries"]["./p000.policy"] = entry
+    data["entries"]["p000.policy"] = entry
     place.write_text(json.dumps(data))
     done = policy("lint", ".", cwd=tmp_path)
     assert (done.stdout, done.stderr) == (expected.stdout, "")

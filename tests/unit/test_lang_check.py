@@ -37,7 +37,11 @@ def test_a_file_with_findings(tmp_path: Path) -> None:
     done = policy("check", "a.policy", cwd=tmp_path)
     assert done.returncode == 1
     assert "error[P201]: unknown resource `llm_cals`\n --> a.policy:3:3\n" in done.stdout
-    assert done.stdout.endswith("\nchecked 1 file, found 2 errors\n`policy explain P201` says more about a code\n")
+    assert done.stdout.endswith(
+        "\nchecked 1 file, found 2 errors\n"
+        "`policy explain P201` says more about a code\n"
+        "`policy fix --unsafe` can fix all of them\n"
+    )
     assert done.stderr == ""
 
 
@@ -154,8 +158,14 @@ def test_directories_are_searched_in_order(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("no policy")
     done = policy("check", ".", "--format", "concise", cwd=tmp_path)
     named = list(dict.fromkeys(line.split(":")[0] for line in done.stdout.splitlines()[:-1]))
-    assert named == [os.path.join(".", "a.policy"), os.path.join(".", "b.policy"), os.path.join(".", "sub", "c.policy")]
+    assert named == ["a.policy", "b.policy", os.path.join("sub", "c.policy")]
     assert done.stdout.endswith("checked 3 files, found 6 errors\n")
+
+
+def test_errors_of_a_base_are_told_once_where_the_base_is_searched_too(tmp_path: Path) -> None:
+    (tmp_path / "base.policy").write_text(BAD)
+    (tmp_path / "a.policy").write_text('policy "x" lang 1\nextends "base.policy"\n')
+    assert policy("check", ".", cwd=tmp_path).stdout.count("error[P201]") == 1
 
 
 def test_a_directory_without_policies(tmp_path: Path) -> None:
