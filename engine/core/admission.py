@@ -127,7 +127,8 @@ def admit(
         v, rule = react(v, states)
         kind = rule.effect.kind
         if kind == "again":
-            notes = (*notes, core.extended(rule, v, s.book, at))
+            v, note = core.extended(rule, v, s, at)
+            notes = (*notes, note)
         elif kind == "call" or kind == "final":
             return _call(core, s, at, v, rule, call, notes, ref)
         elif kind == "suspend":

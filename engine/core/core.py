@@ -16,7 +16,7 @@ from engine.core.machine.machine import Machine, Phase, Rule
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import meter
 from engine.core.policy import Consult, Finalize, Policy, Retry, Step
-from engine.core.state import NO_TIME, Book, LimitHit, Spent, State, Used
+from engine.core.state import ASKED, NO_TIME, Book, LimitHit, Pools, Spent, State, Used
 from engine.core.switching import Switching
 from engine.core.texts import fill, quantity
 from engine.core.thresholds import Standing, Thresholds
@@ -184,9 +184,34 @@ class Core:
             template = self.policy.finalization.text
         return fill(template, {"tool": tool, **self.words(plan, values, book, at)})
 
-    def extended(self, rule: Rule, values: Values, book: Book, at: int) -> Note:
-        """The note that an extension was taken, was not enough to be taken, or that nobody could be asked for one."""
-        plan = self.plans[rule.effect.limit]
+    def taken(self, plan: Plan, values: Values, s: State, pools: Pools | None) -> int:
+        """What is taken of a counted limit by all who share it; calls about which people are asked hold their place."""
+        taken: int = getattr(self.used(values, s.book.spent), plan.resource)
+        if plan.resource == "tool_calls":
+            taken += sum(call.status == ASKED for call in s.round)
+        if plan.limit.scope == "thread":
+            taken += getattr(s.book.run.thread_used, plan.resource)
+        return taken if pools is None else taken + dict(pools.others).get(plan.limit.id, 0)
+
+    def grown(self, plan: Plan, values: Values, s: State, at: int) -> Values:
+        """The values once a limit has grown: what others have overdrawn of it is taken from that first.
+
+        Others are those of the tree, and the earlier runs of the thread.
+        """
+        place = next((place for shared, place in self.shared_fuel if shared is plan), -1)
+        if place < 0:
+            return values
+        left = max(0, self.standing(plan, values, s.book, at)[1] - self.taken(plan, values, s, s.book.pools))
+        return values if left >= values[place] else (*values[:place], left, *values[place + 1 :])
+
+    def extended(self, rule: Rule, values: Values, s: State, at: int) -> tuple[Values, Note]:
+        """An extension was taken, was not enough to be taken, or nobody could be asked for one: what is noted of it."""
+        plan, book = self.plans[rule.effect.limit], s.book
+        if rule.effect.word == "extended":
+            values = self.grown(plan, values, s, at)
+        return values, self._extension(rule, plan, values, book, at)
+
+    def _extension(self, rule: Rule, plan: Plan, values: Values, book: Book, at: int) -> Note:
         used, maximum = self.standing(plan, values, book, at)
         if rule.effect.word == "passed":
             text = f"an extension of {plan.limit.id} would not have been enough for the whole round"

@@ -36,6 +36,7 @@ def extension_answered(core: Core, s: State, e: ExtensionAnswered) -> Result:
         return passed(core, s, e.at)
     granted = e.answer == "granted" and (e.answered or e.at) < s.book.until
     v, rule = core.react.extension(s.vars, int(granted), e.amount)
+    v = core.grown(plan, v, s, e.at) if granted else v
     notes = (_note(core, s, e, plan, v, rule, granted),)
     calls, ref = s.round, s.book.held
     book = with_extra(s.book, until=NO_TIME, held="")

@@ -79,7 +79,8 @@ def _opened(core: Core, s: State, at: int) -> tuple[Values, Rule, tuple[Note, ..
     while rule.effect.kind in ("again", "suspend"):
         if rule.effect.kind == "suspend":
             v, rule = core.react.extension(v, 0, 0)
-        notes = (*notes, core.extended(rule, v, s.book, at))
+        v, note = core.extended(rule, v, s, at)
+        notes = (*notes, note)
         v, rule = core.react.round(v, core.amounts.states(v, s.book, at, rounds=True), 0)
     if rule.effect.kind == "resolve":
         v, rule = core.react.resolved(v, 0, 0)

@@ -92,7 +92,8 @@ def sorted_out(core: Core, s: State, e: ModelReplied) -> tuple[Values, tuple[Pro
             v, rule = core.react.hosted(v)
             kind = rule.effect.kind
             if kind == "again":
-                notes = (*notes, core.extended(rule, v, s.book, e.at))
+                v, note = core.extended(rule, v, s, e.at)
+                notes = (*notes, note)
     return v, tuple(c for c in e.calls if c.kind in AWAITED), any(c.kind == "output" for c in e.calls), notes
 
 

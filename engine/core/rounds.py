@@ -44,7 +44,8 @@ def propose(core: Core, s: State, at: int, v: Values, calls: tuple[Proposed, ...
         elif kind == "suspend":
             return question(core, s, at, v, rule, s.call, notes, _as_round(calls), ref)
         elif kind == "again":
-            notes = (*notes, core.extended(rule, v, s.book, at))
+            v, note = core.extended(rule, v, s, at)
+            notes = (*notes, note)
         elif kind == "refuse":
             return _refuse(core, s, at, v, rule, _as_round(calls), notes)
         elif kind == "resolve":
@@ -243,7 +244,8 @@ class Fold:
             kind = rule.effect.kind
             if kind != "again":
                 break
-            self.notes.append(core.extended(rule, self.values, self.s.book, self.at))
+            self.values, note = core.extended(rule, self.values, self.s, self.at)
+            self.notes.append(note)
         if kind == "suspend":
             self.crowded = rule.effect.limit + 1
             return

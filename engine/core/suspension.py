@@ -42,6 +42,8 @@ def requests(core: Core, s: State) -> tuple[Request, ...]:
     if s.vars[PHASE] == Phase.ASKING:
         plan = core.questioned(s.vars)
         used, maximum = core.standing(plan, s.vars, s.book, s.at)
+        if plan.counted:  # more may have been taken than there is, and a grant fills that up first
+            used = max(used, core.taken(plan, s.vars, s, s.book.pools))
         limit, until = plan.limit.id, s.book.until
         return (Request(limit, "extension", "", plan.resource, used, maximum, plan.up_to(), until),)
     return tuple(

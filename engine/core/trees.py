@@ -13,8 +13,7 @@ from engine.core.decisions import Illegal, Note, Queue, Refuse, Spawn, Wait
 from engine.core.ends import Result, passed, sticky, wake_at
 from engine.core.events import ChildEnded, PoolsSeen, SpawnRequested, WakeRequested
 from engine.core.machine.machine import Phase
-from engine.core.machine.plan import Plan
-from engine.core.state import ASKED, NO_TIME, LimitHit, Pools, Refusal, State, with_extra
+from engine.core.state import NO_TIME, LimitHit, Pools, Refusal, State, with_extra
 
 
 def pools_seen(core: Core, s: State, e: PoolsSeen) -> Result:
@@ -34,22 +33,11 @@ def _spent_by_others(core: Core, s: State, now: Pools) -> Values:
     values, before = s.vars, s.book.pools or Pools()
     if before.others == now.others:
         return values
-    taken, changed = dict(now.others), list(values)
+    changed = list(values)
     for plan, place in core.shared_fuel:
         _, maximum = core.standing(plan, values, s.book, s.at)
-        changed[place] = max(0, maximum - _own(core, plan, s) - taken.get(plan.limit.id, 0))
+        changed[place] = max(0, maximum - core.taken(plan, values, s, now))
     return tuple(changed)
-
-
-def _own(core: Core, plan: Plan, s: State) -> int:
-    """What the run has counted of a limit that it shares, and what is held for calls about which people are asked."""
-    own: int = getattr(core.used(s.vars, s.book.spent), plan.resource)
-    if plan.resource == "tool_calls":
-        own += sum(call.status == ASKED for call in s.round)
-    if plan.limit.scope != "thread":
-        return own
-    earlier: int = getattr(s.book.run.thread_used, plan.resource)
-    return own + min(plan.maximum, earlier)
 
 
 def spawn_requested(core: Core, s: State, e: SpawnRequested | WakeRequested) -> Result:

@@ -86,7 +86,7 @@ class Account:
             ledger.charge(node, amount)
             self.used = used
         self._hold_asked(state)
-        if decision.notes and any(note.kind == "extended" for note in decision.notes):
+        if decision.notes and any(note.kind in ("extended", "granted") for note in decision.notes):
             self.raise_maxima(state)
         if isinstance(decision, d.Call):
             self.hold(state, decision.max_output)

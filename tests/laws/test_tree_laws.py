@@ -16,7 +16,7 @@ from engine.clients.base import ModelError
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.agents import AgentRules, Agents, TreeLimit
-from engine.core.ladders import Extend, Fallback, Finalize, Retry, Stop
+from engine.core.ladders import Ask, Extend, Fallback, Finalize, Retry, Stop
 from engine.core.messages import Message, Reply, ToolCall, Usage
 from engine.core.policy import FailureRule, Limit, Policy, ToolRule
 from engine.core.state import NO_TIME
@@ -47,6 +47,24 @@ def limit(draw, resource, maximum, scope=None):
 
 def some(draw, *made, chance=0.5):
     return tuple(one for one in made if draw.random() < chance)
+
+
+def asking(policy, seed):
+    """The policy with people who are asked for more at about half of its limits, before anything else happens there."""
+    draw = random.Random(f"more {seed}")
+
+    def asked(limits):
+        return tuple(
+            x.model_copy(
+                update={"then": (Ask(up_to=draw.choice([None, 1, 3, 900]), times=draw.randint(1, 2)), *x.then)}
+            )
+            if x.resource not in ("llm_calls", "wall") and draw.random() < 0.5
+            else x
+            for x in limits
+        )
+
+    blocks = tuple(block.model_copy(update={"limits": asked(block.limits)}) for block in policy.agent)
+    return policy.model_copy(update={"limits": asked(policy.limits), "agent": blocks})
 
 
 def drawn_policy(draw, large, people):
@@ -180,9 +198,11 @@ class Watch:
                 clients.append(decision.client)
 
 
-def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=None, people=False):
+def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=None, people=False, more=False):
     draw = random.Random(seed)
     policy, journal, watch = drawn_policy(draw, large, people), Mortal(killed_at), Watch()
+    if more:
+        policy = asking(policy, seed)
     answers = random.Random(f"people {seed}")
 
     async def lookup() -> str:
@@ -298,6 +318,12 @@ def test_a_tree_that_is_cancelled_ends_whole(seed, order, after):
 @given(SEEDS, SEEDS, st.one_of(st.none(), st.integers(1, 120)))
 def test_budgets_hold_while_people_are_awaited(seed, order, killed_at):
     play(seed, order, deaths=0.05, killed_at=killed_at, people=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS, SEEDS, st.one_of(st.none(), st.integers(1, 120)), st.booleans())
+def test_budgets_hold_while_people_are_asked_for_more(seed, order, killed_at, tools_too):
+    play(seed, order, deaths=0.05, killed_at=killed_at, people=tools_too, more=True)
 
 
 @settings(max_examples=30, deadline=None)
