@@ -48,12 +48,14 @@ class Line:
         return effect.limit == self.plan and (effect.kind == self.kind or effect.word == self.kind)
 
 
-def dead_lines(policy: Policy, machine: Machine, fired: Mapping[str, int], budget: Budget) -> tuple[Dead, ...]:
-    """Every line of which nothing fired; ``budget.seconds`` are for all searches together."""
+def dead_lines(
+    policy: Policy, machine: Machine, fired: Mapping[str, int], budget: Budget, of: frozenset[str] | None = None
+) -> tuple[Dead, ...]:
+    """Every line, or each of those in ``of``, of which nothing fired; ``budget.seconds`` are for all searches."""
     until = time.perf_counter() + budget.seconds
     found = []
     for line in _lines(policy):
-        if not _acts(line, machine, fired):
+        if (of is None or line.origin in of) and not _acts(line, machine, fired):
             live = _live_from(policy, line, until, budget)
             found.append(Dead(line.what, line.origin, live))
     return tuple(found)

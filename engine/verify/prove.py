@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engine.core.claims import Claim, Within
+from engine.core.ladders import Fallback
 from engine.core.machine.claim_laws import Promise, promises_of
 from engine.core.machine.laws import laws_of
 from engine.core.machine.machine import Machine
@@ -69,8 +70,11 @@ class Prover:
         *,
         compiled: Compiled | None = None,
         agent: str = "",
+        lines: frozenset[str] | None = None,
         progress: Progress = silent,
     ) -> None:
+        self.lines = lines
+        """The lines that may be told to be dead; ``None``: all of them."""
         self.policy, self.budget, self.agent, self.progress = policy, budget, agent, progress
         self.compiled = compiled or compile(policy)
         self.plans = plans_of(policy)
@@ -131,7 +135,7 @@ class Prover:
             return ()
         budget = replace(self.budget, seconds=min(self._seconds(), _DEAD_SECONDS))
         self.progress("dead lines", 0, 0)
-        return dead_lines(self.policy, self.compiled.machine, self.fired, budget)
+        return dead_lines(self.policy, self.compiled.machine, self.fired, budget, self.lines)
 
     # ---- the end
 
@@ -285,6 +289,8 @@ class Prover:
             out.append(f"what is left of {', '.join(amounts)} is free in every step: nothing, the reserve, or enough")
         if self.policy.breakers:
             out.append("a breaker may be open, or closed, in every step")
+        if any(isinstance(step, Fallback) for rule in self.policy.failures for step in rule.then):
+            out.append("a run goes to each client once by a `fallback` without `for`: law L13, which a driver keeps")
         if self.sampled:
             out.append(f"not every value of {', '.join(sorted(self.sampled))} was tried")
         if any(v.kind == "end" or v.says.startswith("within") for v in verdicts):

@@ -165,8 +165,8 @@ class Search:
     def circle(self) -> tuple[Rule, ...]:
         """What a run may do over and over; only after a complete search.
 
-        Left out are a host that repeats an attempt in flight by itself, as often as it likes, and a provider's pauses, of
-        which each call has a fixed number.
+        Left out are a host that repeats an attempt in flight by itself, as often as it likes, and a provider's pauses,
+        of which each call has a fixed number.
         """
         place = {state: number for number, state in enumerate(self.seen)}
         moves: dict[Move, int] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     elif not nothing:
         from policy_lang.verifying.told import summary
 
-        print(summary(proofs, len(done)))
+        print(summary(proofs, len(done), sum(bool(file.errors) for file in done)))
     if any(file.errors for file in done):
         return USAGE
     if nothing:
@@ -159,10 +160,10 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
     from engine.verify.prove import Prover
     from engine.verify.verdicts import Budget
     from policy_lang.verifying.as_json import Verified
-    from policy_lang.verifying.told import agents_of
+    from policy_lang.verifying.told import agents_of, lines_of
     from policy_lang.verifying.written import Testing
 
-    budget = Budget(args.max_states, args.timeout, args.max_open)
+    until = time.monotonic() + args.timeout
     claims = [claim for claim in policy.claims if _wanted(claim.name, args.claim)]
     done = Verified(path, [], [], [])
     if args.claim and not claims:
@@ -171,7 +172,8 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
     for agent in ("", *agents_of(policy)):
         told = _Progress(path)
         subject = policy.of_agent(agent) if agent else policy
-        prover = Prover(subject, budget, agent=agent, progress=told)
+        budget = Budget(args.max_states, max(0.0, until - time.monotonic()), args.max_open)
+        prover = Prover(subject, budget, agent=agent, lines=lines_of(policy, agent), progress=told)
         proof = prover.prove(claims, laws=not args.claim)
         told.over()
         tests = {

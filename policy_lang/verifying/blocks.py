@@ -36,7 +36,7 @@ def block(title: str, agent: str, played: Sequence[Played], compiled: Compiled, 
     lines += [f"  when {text}{times}" for text, times in _folded(_events(played))]
     expected = [*_expected(played), *_counts(played, compiled, claim)]
     if not expected:
-        raise Untellable("what is decided at its end has no words in a test")
+        raise Untellable("what is decided at its end")
     lines += [f"  expect {text}" for text in expected]
     whose = f" as {quoted(agent)}" if agent else ""
     text = "\n".join([f"test {quoted(title)}{whose} {{", *lines, "}"])

@@ -99,8 +99,8 @@ def effort_words(effort: Effort) -> str:
     return found + f"{effort.seconds:.1f} s in all"
 
 
-def summary(proofs: Sequence[Proof], files: int) -> str:
-    """All verdicts in one line."""
+def summary(proofs: Sequence[Proof], files: int, wrong: int) -> str:
+    """All verdicts in one line. ``wrong`` of the files have errors."""
     verdicts = [v for proof in proofs for v in proof.verdicts]
     parts = []
     for result, words in (("refuted", "refuted"), ("unknown", "unknown"), ("proved", _PROVED)):
@@ -109,9 +109,23 @@ def summary(proofs: Sequence[Proof], files: int) -> str:
             parts.append(f"{many} {words}")
     vacuous = sum(bool(v.vacuous) for v in verdicts if v.kind == "claim")
     more = f" ({vacuous} vacuous)" if vacuous else ""
-    return f"{files} {'file' if files == 1 else 'files'}: {', '.join(parts) or 'nothing to verify'}{more}"
+    if wrong:
+        parts.append(f"{_files(wrong)} with errors" if wrong < files else "errors in it" if files == 1 else "errors")
+    return f"{_files(files)}: {', '.join(parts)}{more}"
+
+
+def _files(many: int) -> str:
+    return f"{many} file" if many == 1 else f"{many} files"
 
 
 def agents_of(policy: Policy) -> list[str]:
     """The agents that the policy has rules for."""
     return [rules.name for rules in policy.agent]
+
+
+def lines_of(policy: Policy, agent: str) -> frozenset[str] | None:
+    """The lines that an agent's block says itself; ``None`` for the policy, which says all of its lines."""
+    if not agent:
+        return None
+    (rules,) = [rules for rules in policy.agent if rules.name == agent]
+    return frozenset(str(origin) for origin in (*(x.origin for x in rules.limits), *(x.origin for x in rules.failures)))
