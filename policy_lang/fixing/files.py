@@ -14,6 +14,7 @@ from policy_lang.checking import STRICT, findings_of
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.linting import Linter
 from policy_lang.resolve import Resolved, resolve
+from policy_lang.resolve.files import Reader
 from policy_lang.source import Source
 
 Load = Callable[[str], str]
@@ -45,10 +46,12 @@ class Look:
 
 class Files:
     """Files by the names that the user gave them. ``load`` gives the text of one that is asked for first, from the
-    disk if nothing is said; ``linter`` knows the settings, and all rules run as they are without one."""
+    disk if nothing is said, and ``reader`` the others that those ask for; ``linter`` knows the settings, and all rules
+    run as they are without one."""
 
-    def __init__(self, linter: Linter | None = None, load: Load | None = None) -> None:
+    def __init__(self, linter: Linter | None = None, load: Load | None = None, reader: Reader = disk.read) -> None:
         self._linter = linter
+        self._others = reader
         self._load = load or (lambda name: disk.read(name, name).text)
         self._texts: dict[str, str] = {}
         self._looks: dict[str, Look] = {}
@@ -103,4 +106,4 @@ class Files:
     def _reader(self, path: str, name: str) -> Source:
         """A file that another asks for, as it is now. Raises ``Unreadable``."""
         text = self._texts.get(path)
-        return disk.read(path, name) if text is None else Source(name, text)
+        return self._others(path, name) if text is None else Source(name, text)

@@ -34,7 +34,8 @@ class Analysis:
     ``resolved`` is ``None`` where the text cannot be read at all; ``findings`` says why, and otherwise all that
     ``policy lint`` says. ``trouble`` says what is wrong with the settings for this file, "" if nothing is. Of what the
     settings declare, ``clients``, ``tools`` and ``agents`` are ``None`` where they say nothing; ``models`` are those of
-    the clients.
+    the clients. ``judged_from`` is the directory that settings and other files are sought up to, ``None`` if nobody
+    has named one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Analysis:
         self.uri, self.encoding = uri, encoding
         self.path = path = os.path.realpath(found) if (found := to_fs_path(uri)) else ""
         self.root = root or (os.path.dirname(path) if path else None)
+        self.judged_from = root
         self.unsaved = unsaved
         self.lines = Lines(text, encoding, len(BOM) if text.startswith(BOM) else 0)
         self.source = Source(os.path.basename(path or uri) or "<unsaved>", text.removeprefix(BOM))

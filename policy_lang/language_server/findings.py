@@ -1,16 +1,15 @@
-"""Findings as an editor shows them, and their fixes as what it offers to do."""
+"""Findings as an editor shows them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
 from lsprotocol import types
 from pygls import uris
 
-from policy_lang.diagnostics import ERROR, NOTE, WARNING, Diagnostic, Edit, Label
+from policy_lang.diagnostics import ERROR, NOTE, WARNING, Diagnostic, Label
 from policy_lang.language_server.analysis import Analysis
 from policy_lang.source import Source
 
@@ -92,46 +91,3 @@ def uri_of(analysis: Analysis, source: Source) -> str | None:
     if path is None and os.path.isabs(source.name):  # settings, whose name is their path
         path = source.name
     return uris.from_fs_path(path) if path else None
-
-
-# ---- fixes
-
-
-def actions(analysis: Analysis, wanted: types.Range) -> list[types.CodeAction]:
-    """What the findings in a range say can be done about them, as edits."""
-    start, end = analysis.lines.offset(wanted.start), analysis.lines.offset(wanted.end)
-    made: list[types.CodeAction] = []
-    for finding in analysis.findings:
-        if finding.fix and _touches(finding, analysis, start, end) and (edit := _edit(finding.fix, analysis)):
-            shown = diagnostic(finding, analysis)
-            made.append(
-                types.CodeAction(_title(finding), types.CodeActionKind.QuickFix, [shown], is_preferred=True, edit=edit)
-            )
-    return made
-
-
-def _touches(finding: Diagnostic, analysis: Analysis, start: int, end: int) -> bool:
-    span = finding.primary.span
-    where = span if span.source is analysis.source else analysis.asked_at(span.source)
-    return where is not None and where.start <= end and start <= where.end
-
-
-def _title(finding: Diagnostic) -> str:
-    """What the edits do, in the words of the help where it is an order, else by the text that they write."""
-    if finding.help and not finding.help.endswith("?"):
-        return f"{finding.help} ({finding.code})"
-    texts = [edit.replacement.strip() for edit in finding.fix if edit.replacement.strip()]
-    what = f"write `{texts[0]}`" if len(texts) == 1 and "\n" not in texts[0] else "do what the message says"
-    return f"{what} ({finding.code})"
-
-
-def _edit(fix: Sequence[Edit], analysis: Analysis) -> types.WorkspaceEdit | None:
-    """All edits or none."""
-    changes: dict[str, list[types.TextEdit]] = {}
-    for edit in fix:
-        uri = uri_of(analysis, edit.span.source)
-        if uri is None:
-            return None
-        place = analysis.lines_of(edit.span.source).of(edit.span)
-        changes.setdefault(uri, []).append(types.TextEdit(place, edit.replacement))
-    return types.WorkspaceEdit(changes)

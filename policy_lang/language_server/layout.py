@@ -1,4 +1,4 @@
-"""A document in the layout of `policy fmt`, as one edit of what differs."""
+"""A document in the layout of `policy fmt`, and any other text for it, as one edit of what differs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ def edits(analysis: Analysis) -> list[types.TextEdit]:
     """What changes; nothing where the file is left alone, or is in its layout."""
     if analysis.resolved is None:
         return []
-    old, new = analysis.source.text, format_source(analysis.source).text
+    return difference(analysis, format_source(analysis.source).text)
+
+
+def difference(analysis: Analysis, new: str) -> list[types.TextEdit]:
+    """From the document as it is to another text: one edit, or none."""
+    old = analysis.source.text
     if new == old:
         return []
     start = _common(old, new)

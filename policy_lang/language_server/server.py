@@ -22,6 +22,7 @@ from policy_lang.language_server import (
     colours,
     completion,
     findings,
+    fixes,
     hover,
     layout,
     navigation,
@@ -223,10 +224,8 @@ def _edits(server: PolicyServer) -> None:
     """Requests for edits."""
 
     def offered(params: types.CodeActionParams) -> list[types.CodeAction]:
-        only = params.context.only
-        if only and not any(types.CodeActionKind.QuickFix.value.startswith(str(getattr(k, "value", k))) for k in only):
-            return []
-        return findings.actions(server.analysis(params.text_document.uri), params.range)
+        only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
+        return fixes.actions(server.analysis(params.text_document.uri), params.range, only)
 
     def formatted(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
         return layout.edits(server.analysis(params.text_document.uri))
@@ -240,7 +239,7 @@ def _edits(server: PolicyServer) -> None:
         uri = params.text_document.uri
         return renaming.rename(server.analysis(uri), params.position, params.new_name, server.project(uri))
 
-    actions = types.CodeActionOptions([types.CodeActionKind.QuickFix])
+    actions = types.CodeActionOptions(list(fixes.KINDS))
     server.feature(types.TEXT_DOCUMENT_CODE_ACTION, actions)(_guarded(server, offered))
     server.feature(types.TEXT_DOCUMENT_FORMATTING)(_guarded(server, formatted))
     server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)(_guarded(server, renamable))

@@ -21,6 +21,7 @@ from policy_lang.language_server import (
     colours,
     completion,
     findings,
+    fixes,
     hover,
     layout,
     navigation,
@@ -48,7 +49,7 @@ def analysis(text: str) -> Analysis:
 def everything(document: Analysis, position: types.Position) -> Iterator[object]:
     """The answers to every request about a document and a place in it."""
     yield findings.diagnostics(document)
-    yield findings.actions(document, types.Range(position, position))
+    yield fixes.actions(document, types.Range(position, position))
     yield hover.hover(document, position)
     yield completion.completions(document, position)
     yield navigation.definition(document, position)

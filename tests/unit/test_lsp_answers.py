@@ -9,8 +9,9 @@ import pytest
 from lsp_editor import Editor, applied
 from lsprotocol import types
 
+from policy_lang.fixing import fixed
 from policy_lang.formatting import formatted
-from policy_lang.language_server import colours, findings, layout, outline
+from policy_lang.language_server import colours, findings, fixes, layout, outline
 from policy_lang.language_server.positions import Lines
 
 HEAD = 'policy "chat" lang 1\n'
@@ -148,7 +149,7 @@ class TestFindings:
 class TestFixes:
     def test_a_fix_is_offered_and_does_what_it_says(self, folder: Path) -> None:
         editor = Editor(folder, HEAD + "limits {\n  tokns| 5k\n}\n")
-        (action,) = findings.actions(editor.analysis, types.Range(editor.place, editor.place))
+        (action,) = fixes.actions(editor.analysis, types.Range(editor.place, editor.place))
         assert action.title == "write `tokens` (P201)"
         assert action.kind == types.CodeActionKind.QuickFix
         assert action.edit is not None
@@ -158,7 +159,66 @@ class TestFixes:
 
     def test_elsewhere_it_is_not(self, folder: Path) -> None:
         editor = Editor(folder, HEAD + "|limits {\n  tokns 5k\n}\n")
-        assert findings.actions(editor.analysis, types.Range(editor.place, editor.place)) == []
+        assert fixes.actions(editor.analysis, types.Range(editor.place, editor.place)) == []
+
+    def test_what_is_safe_is_preferred(self, folder: Path) -> None:
+        def preferred(text: str) -> list[bool | None]:
+            editor = Editor(folder, HEAD + text)
+            place = types.Range(editor.place, editor.place)
+            return [action.is_preferred for action in fixes.actions(editor.analysis, place, ["quickfix"])]
+
+        assert preferred("limits {\n  llm_calls 5 fina|lize\n}\n") == [True]
+        assert preferred("limits {\n  tokn|s 5k\n}\n") == [None]
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_all_that_is_safe_is_one_edit(self, folder: Path, end: str) -> None:
+        text = (HEAD + "|limits {\n  llm_calls = 5 finalize\n}\nlimits { tokns 日本 }\nlet a = 5\n").replace("\n", end)
+        editor = Editor(folder, text)
+        (action,) = fixes.actions(editor.analysis, types.Range(editor.place, editor.place))
+        assert (action.title, action.kind) == ("do all that is safe to do", "source.fixAll.policy")
+        assert action.edit is not None
+        assert action.edit.changes is not None
+        (edits,) = action.edit.changes.values()
+        old = editor.analysis.source.text
+        assert applied(old, list(edits)) == fixed(old) != old
+        assert "\n" not in applied(old, list(edits)).replace(end, "")
+
+    def test_it_counts_what_is_open_and_what_the_settings_say(self, folder: Path) -> None:
+        (folder / "policy.toml").write_text('[lint.levels]\nP315 = "off"\n')
+        open = {folder / "base.policy": HEAD + "limits {\n  llm_calls 20\n  tokens 5k\n}\n"}
+        text = HEAD + 'extends "base.policy"\nlimits {\n  |override llm_calls 5\n}\nlet a = 5\n'
+        editor = Editor(folder, text, open=open)
+        (action,) = fixes.actions(editor.analysis, types.Range(editor.place, editor.place), ["source"])
+        assert action.edit is not None
+        assert action.edit.changes is not None
+        (edits,) = action.edit.changes.values()
+        assert "override" in applied(editor.analysis.source.text, list(edits))
+        assert "let a" not in applied(editor.analysis.source.text, list(edits))
+
+    @pytest.mark.parametrize(
+        ("only", "kinds"),
+        [
+            (["quickfix"], ["quickfix"]),
+            (["source"], ["source.fixAll.policy"]),
+            (["source.fixAll"], ["source.fixAll.policy"]),
+            (["source.fixAll.policy"], ["source.fixAll.policy"]),
+            (["source.organizeImports"], []),
+            (["refactor"], []),
+            (None, ["quickfix", "source.fixAll.policy"]),
+        ],
+    )
+    def test_only_what_is_asked_for(self, folder: Path, only: list[str] | None, kinds: list[str]) -> None:
+        editor = Editor(folder, HEAD + "limits {\n  llm_calls 5 fina|lize\n}\n")
+        made = fixes.actions(editor.analysis, types.Range(editor.place, editor.place), only)
+        assert [str(getattr(action.kind, "value", action.kind)) for action in made] == kinds
+
+    def test_a_fix_keeps_line_ends(self, folder: Path) -> None:
+        editor = Editor(folder, (HEAD + "limits { llm_cal|ls 5 }\n").replace("\n", "\r\n"))
+        for action in fixes.actions(editor.analysis, types.Range(editor.place, editor.place), ["quickfix"]):
+            assert action.edit is not None
+            assert action.edit.changes is not None
+            (edits,) = action.edit.changes.values()
+            assert all("\n" not in edit.new_text.replace("\r\n", "") for edit in edits)
 
 
 class TestLayout:
