@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from engine.core.events import RunStarted
 from engine.core.ladders import Fallback, Retry
 from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan
 from engine.core.machine.machine import Machine
@@ -97,10 +98,16 @@ def _spent_before(plan: Plan, scene: Scene, value: int) -> str:
     return f"earlier runs of the thread have used {value:,} of {plan.maximum:,} of {name}"
 
 
+def _nothing_above(scene: Scene) -> str:
+    """What is said where the ledger has shown nothing of anybody."""
+    parent = scene.event.parent if isinstance(scene.event, RunStarted) else scene.before.book.run.parent
+    return "no agent is above this run" if parent is None else f"{_ABOVE} limit nothing"
+
+
 def _late_above(scene: Scene, value: int) -> str:
     pools = scene.before.book.pools
     if pools is None or pools.wall is None:
-        return f"no time of {_ABOVE} is limited" if pools is not None else "no agent is above this run"
+        return _nothing_above(scene) if pools is None else f"no time of {_ABOVE} is limited"
     limit = pools.wall.limit
     said = f"the {quantity('wall', limit.maximum)} of {limit.owner}"
     if value:
@@ -111,7 +118,7 @@ def _late_above(scene: Scene, value: int) -> str:
 def _above(scene: Scene, value: int) -> str:
     pools = scene.before.book.pools
     if pools is None:
-        return "no agent is above this run"
+        return _nothing_above(scene)
     refusal = pools.rounds if scene.kind == "round" else pools.refused
     if scene.kind == "tool":
         return _tools_above(scene, value)
@@ -123,7 +130,7 @@ def _above(scene: Scene, value: int) -> str:
 def _tools_above(scene: Scene, value: int) -> str:
     pools = scene.before.book.pools
     if pools is None or pools.tools is None:
-        return f"no tool calls of {_ABOVE} are limited" if pools is not None else "no agent is above this run"
+        return _nothing_above(scene) if pools is None else f"no tool calls of {_ABOVE} are limited"
     if value and pools.tools_limit is not None:
         return refusal_words(pools.tools_limit)
     return f"{_ABOVE} leave {counted(pools.tools, 'tool call')}"

@@ -131,7 +131,7 @@ def _joined(facts: Sequence[str]) -> str:
 def _limits(limits: Sequence[LimitStanding]) -> list[str]:
     """A table: what was left of each limit, before and after."""
     if not limits:
-        return ["  - The policy limits nothing."]
+        return ["  - This run has no limit of its own."]
     rows = [("limit", "before", "after"), *(_row(limit) for limit in limits)]
     widths = [max(width(row[i]) for row in rows) for i in range(3)]
     out = []
