@@ -110,8 +110,16 @@ def write() -> list[str]:
 
 
 def _overview() -> str:
-    rows = ((f"[`{s.title}`](#{_anchor(s.title)})", words.KEYWORDS[s.title.split()[0]]) for s in STATEMENTS)
+    rows = ((f"[`{s.title}`](#{_anchor(s.title)})", _sentence(s.title)) for s in STATEMENTS)
     return "## Statements\n\n" + table(("statement", "what it says"), rows)
+
+
+def _sentence(title: str) -> str:
+    """What a statement says, without what its word means in others."""
+    keyword, _, what = title.partition(" ")
+    if what:
+        return f"What follows when {words.OTHERS[what][0].lower()}{words.OTHERS[what][1:]}"
+    return words.KEYWORDS[keyword].split(" In a test:")[0]
 
 
 def _statement(statement: Statement, writer: Writer) -> str:
