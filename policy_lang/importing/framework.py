@@ -88,9 +88,27 @@ class Import:
         self.framework.finish(self)
         for one in self.later:
             one()
+        if not self.problems:
+            self._rest(settings, {entry.path for entry in (*self.carried, *self.lost, *self.beside)})
         for entries in (self.carried, self.lost, self.beside):
             entries.sort(key=lambda entry: entry.at)
         self.problems.sort(key=lambda problem: problem.at)
+
+    def _rest(self, value: Value, told: set[str]) -> None:
+        """Whatever has no entry yet gets one, so that no key is dropped in silence."""
+        if value.path in told:
+            return
+        inside = [*value.mapping.values(), *value.items]
+        for one in inside:
+            self._rest(one, told)
+        if inside:
+            return
+        if value.data is None or value.data in ({}, [], ""):
+            self.same(value, "it is not set")
+        elif value in self.kept.values():
+            self.lose(value, "alone it sets no limit")
+        else:
+            self.lose(value, "nothing that this import understands in this place")
 
     # ---- walking
 
