@@ -49,10 +49,6 @@ class Patterns(Generic[T]):
         """What belongs to patterns that match every name that this one matches, in order."""
         return self._in_order({glob, "*"} if len(glob) > LONGEST else {glob, "*", *self._covering(glob)})
 
-    def sharing(self, glob: str) -> list[T]:
-        """What belongs to patterns that share a name with this one, in order."""
-        return self._in_order({other for other, _ in self.overlapping(glob)})
-
     def _in_order(self, globs: Iterable[str]) -> list[T]:
         pairs = [pair for each in globs for pair in self._items.get(each, ())]
         return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
@@ -67,12 +63,16 @@ class Patterns(Generic[T]):
                         yield wide
 
     def overlapping(self, glob: str) -> Iterator[tuple[str, list[T]]]:
-        """The patterns that share a name with this one, each with what belongs to it, in no order."""
+        """The patterns that share a name with this one, each with what belongs to it, those that come first first."""
         parts = _WILD.split(glob)
+        fitting: list[str] = []
         for begin in self._beginning(parts[0]):
             for other, end in self._begin[begin]:
-                if (parts[-1].endswith(end) or end.endswith(parts[-1])) and overlap(other, glob):
-                    yield other, [item for _, item in self._items[other]]
+                if parts[-1].endswith(end) or end.endswith(parts[-1]):
+                    fitting.append(other)
+        for other in sorted(fitting, key=lambda other: self._items[other][0][0]):
+            if overlap(other, glob):
+                yield other, [item for _, item in self._items[other]]
 
     def _beginning(self, text: str) -> Iterator[str]:
         """Beginnings that go with one: parts of it, and those that it is a part of."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 
 def distance(a: str, b: str, limit: int) -> int:
@@ -66,6 +67,13 @@ def listed(items: Sequence[str], word: str = "or") -> str:
 def quoted(names: Iterable[str], word: str = "or") -> str:
     """The same for names, each in backticks."""
     return listed([f"`{name}`" for name in names], word)
+
+
+def some(names: Collection[str], most: int = 5) -> str:
+    """The first of many names, and how many more there are: for a line that a person reads."""
+    shown = list(islice(names, most))
+    more = len(names) - len(shown)
+    return f"{', '.join(f'`{name}`' for name in shown)} and {more:,} more" if more else quoted(shown, "and")
 
 
 def a(noun: str) -> str:

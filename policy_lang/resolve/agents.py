@@ -207,8 +207,8 @@ class AgentBlock(Rules):
         return Span(self.node.span.source, self.node.span.start, self.node.name.span.end)
 
 
-def add_agent(node: tree.Agent, blocks: list[AgentBlock], values: Values) -> None:
-    """Judge a block and add it to those of the same file."""
+def add_agent(node: tree.Agent, blocks: dict[str, AgentBlock], values: Values) -> None:
+    """Judge a block and add it to those of the same file, by their names."""
     name = values.plain(node.name, "the name of an agent", "write the name it is spawned by")
     block = AgentBlock(name or "", node, values)
     for line in node.lines:
@@ -235,9 +235,8 @@ def add_agent(node: tree.Agent, blocks: list[AgentBlock], values: Values) -> Non
             help="write a block for each agent; what holds for all of them is said outside",
         )
         return
-    first = next((known for known in blocks if known.name == name), None)
-    if first is None:
-        blocks.append(block)
+    first = blocks.setdefault(name, block)
+    if first is block:
         return
     values.report.error(
         "P210",

@@ -30,8 +30,9 @@ class Layer(Rules):
         self.final_span: Span | None = None
         self.breakers: list[BreakerLine] = []
         self.tree = TreeRules()
-        self.agents: list[AgentBlock] = []
+        self.blocks: dict[str, AgentBlock] = {}
         self.prices: list[tuple[dict[str, Any], tree.Price]] = []
+        self._priced: dict[str, tree.Price] = {}
         self._header()
         for statement in unit.file.statements:
             self._statement(statement, imported)
@@ -123,7 +124,12 @@ class Layer(Rules):
         elif isinstance(statement, tree.Agents):
             self.tree.add(statement, values)
         elif isinstance(statement, tree.Agent):
-            add_agent(statement, self.agents, values)
+            add_agent(statement, self.blocks, values)
+
+    @property
+    def agents(self) -> list[AgentBlock]:
+        """The blocks of agents, in the order of the file."""
+        return list(self.blocks.values())
 
     def _finalization(self, block: tree.Finalization) -> None:
         if self.final_span is not None:
@@ -140,8 +146,8 @@ class Layer(Rules):
         self.final = finalization(block, self.values)
 
     def _price(self, rate: dict[str, Any], row: tree.Price) -> None:
-        first = next((known for data, known in self.prices if data["model"] == rate["model"]), None)
-        if first is not None:
+        first = self._priced.setdefault(rate["model"], row)
+        if first is not row:
             self.report.error(
                 "P210",
                 f"`{rate['model']}` is priced twice",

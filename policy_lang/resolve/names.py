@@ -81,9 +81,6 @@ class Names:
             found.used = True
         return found
 
-    def near(self, name: str) -> str | None:
-        return nearest(name, [*self.own, *self.imported])
-
     def known(self) -> list[str]:
         return [*self.own, *self.imported]
 

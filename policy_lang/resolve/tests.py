@@ -13,7 +13,7 @@ from engine.core.vocabulary import COUNTED, PREFER_ORDER, REASONS, RESOURCES, TR
 from policy_lang import tree
 from policy_lang.cases import Asked, Case, Event, Expectation, Given
 from policy_lang.diagnostics import SAYS, Edit, Label
-from policy_lang.names import nearest, quoted
+from policy_lang.names import nearest, some
 from policy_lang.quantities import COUNT, DURATION, MONEY, Quantity
 from policy_lang.removals import moved
 from policy_lang.resolve.names import quantity
@@ -242,8 +242,8 @@ class _Block:
         """The agent that a test is played as: one that the policy has a block for, since nothing else sets it apart."""
         name, known = self._text(text), self.facts.agents
         if name and known is not None and name not in known:
-            near = nearest(name, known)
-            blocks = f"there is {quoted(sorted(known), 'and')}" if known else "this policy has none"
+            near = self.values.meant(name, known)
+            blocks = f"there is {some(sorted(known))}" if known else "this policy has none"
             help = f"did you mean `{near}`?" if near else blocks
             self._no_agent(text, help, (Edit(text.span, quote(near)),) if near else ())
         return name
@@ -263,9 +263,9 @@ class _Block:
         name = self._text(text)
         if not name or name in known or self.wrong:
             return name
-        near = nearest(name, known)
+        near = self.values.meant(name, known)
         fix = (Edit(text.span, quote(near)),) if near else ()
-        so_far = f"so far: {quoted(known, 'and')}" if known else f"write `{line} {text.span.text}` above"
+        so_far = f"so far: {some(known)}" if known else f"write `{line} {text.span.text}` above"
         help = f"did you mean `{near}`?" if near else so_far
         message = f"`{name}` was not {done} before this line"
         self.report.error("P502", message, text.span, f"not {done}", help=help, fix=fix)
@@ -323,9 +323,9 @@ class _Block:
         known = self.facts.clients
         if not name or known is None or name in known:
             return name
-        near = nearest(name, known)
+        near = self.values.meant(name, known)
         fix = (Edit(phrase.span, client_text(near)),) if near else ()
-        others = f"it may switch to {quoted(sorted(known), 'and')}" if known else "it has no `fallback`"
+        others = f"it may switch to {some(sorted(known))}" if known else "it has no `fallback`"
         help = f"did you mean `{near}`?" if near else others
         self.report.error("P503", f"this policy never switches to `{name}`", phrase.span, "never", help=help, fix=fix)
         return name

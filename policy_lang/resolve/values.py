@@ -6,17 +6,21 @@ already found missing. Knows dimensions, not resources.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from policy_lang import tree
 from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
-from policy_lang.names import a, nearest, quoted
+from policy_lang.names import a, nearest, quoted, some
 from policy_lang.quantities import COUNT, MONEY, PERCENT, TITLES, Quantity, decimal, misfit, text_of
 from policy_lang.report import Report
 from policy_lang.resolve.names import Definition, Meaning, Names, String, Unbounded, quantity
 from policy_lang.source import Span
 from policy_lang.texts import check_placeholders, client_text, unescape
+
+MOST_LOOKS = 50_000
+"""Names that are compared for all misspelt ones of a file: thousands of both would take minutes, and nobody reads so
+many hints."""
 
 
 class Amount(NamedTuple):
@@ -47,6 +51,12 @@ class Values:
         self.names = names
         self.report = report
         self.clients = clients
+        self._looks = MOST_LOOKS
+
+    def meant(self, word: str, known: Collection[str]) -> str | None:
+        """Which of a file's own names was probably meant; ``None`` if none, or if that was asked too often before."""
+        self._looks -= len(known)
+        return nearest(word, known) if self._looks >= 0 else None
 
     # ---- quantities
 
@@ -151,12 +161,12 @@ class Values:
         return name
 
     def _unknown_client(self, name: str, span: Span, clients: Sequence[str]) -> None:
-        near = nearest(name, clients)
+        near = self.meant(name, clients)
         fix: tuple[Edit, ...] = ()
         if near:
             help, fix = f"did you mean `{near}`?", (Edit(span, client_text(near)),)
         else:
-            help = f"known: {quoted(sorted(clients), 'and')}" if clients else "no client is declared"
+            help = f"known: {some(sorted(clients))}" if clients else "no client is declared"
         self.report.error("P306", f"there is no client `{name}`", span, "not declared", help=help, fix=fix)
 
     # ---- names
@@ -165,7 +175,7 @@ class Values:
         found = self.names.find(word.text)
         if found:
             return found
-        near = self.names.near(word.text)
+        near = self.meant(word.text, self.names.known())
         fix: tuple[Edit, ...] = ()
         if near:
             help, fix = f"did you mean `{near}`?", (Edit(word.span, near),)

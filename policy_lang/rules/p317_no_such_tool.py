@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from policy_lang.diagnostics import Edit
 from policy_lang.glob_index import Names
-from policy_lang.names import nearest, quoted
+from policy_lang.names import nearest, some
 from policy_lang.report import Report
 from policy_lang.rules.shared import patterns
 from policy_lang.rules.subject import Subject
@@ -51,7 +51,7 @@ def check(policy: Subject, report: Report) -> None:
             continue
         near = _near(glob, known) if looks > 0 else None
         looks -= 1
-        help = f"did you mean `{near}`?" if near else f"declared are {quoted(known[:5], 'and')}" if known else ""
+        help = f"did you mean `{near}`?" if near else f"declared: {some(known)}" if known else ""
         fix = (Edit(span, quote(near)),) if near else ()
         report.warn("P317", f"no declared tool matches `{glob}`", span, "of no effect", help=help, fix=fix)
 
