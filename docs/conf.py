@@ -84,6 +84,9 @@ html_show_sphinx = False
 html_domain_indices = False
 html_use_index = False
 html_static_path = ["site"]
+html_search_scorer = str(ROOT / "docs" / "site" / "scorer.js")
+# They would be fetched page by page, which does not work where the site is opened from a disk.
+html_show_search_summary = False
 html_css_files = ["site.css"]
 html_theme_options = {
     "top_of_page_buttons": [],
