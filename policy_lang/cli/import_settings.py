@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from policy_lang.importing.values import Place, Unusable
 
 STDIN = "-"
+SHOWN = 8
+"""Keys without a limit that are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,12 +117,14 @@ def _print(text: str) -> None:
 
 
 def _report(made: Imported, file: str) -> list[str]:
-    from policy_lang.names import quoted
+    from policy_lang.names import listed
     from policy_lang.renderers.snippet import clean
 
     lines = [f"{_place(file, one.at)} `{clean(one.path)}` is not carried over: {one.said}" for one in made.lost]
     if made.beside:
-        lines.append(f"policy import: no limits: {quoted((clean(one.path) for one in made.beside), 'and')}")
+        keys = [f"`{key}`" for key in dict.fromkeys(clean(one.path) for one in made.beside)]
+        more = [f"{len(keys) - SHOWN} other keys"] if len(keys) > SHOWN + 1 else keys[SHOWN:]
+        lines.append(f"policy import: no limits: {listed([*keys[:SHOWN], *more], 'and')}")
     for finding in made.findings:
         line = finding.primary.span.line
         lines.append(f"policy import: `policy check` says of line {line}: {finding.message} ({finding.code})")

@@ -105,6 +105,8 @@ class Import:
             return
         if value.data is None or value.data in ({}, [], ""):
             self.same(value, "it is not set")
+        elif snake(value.key) in self.framework.beside:
+            self.left(value, "no limit")
         elif value in self.kept.values():
             self.lose(value, "alone it sets no limit")
         else:

@@ -37,8 +37,8 @@ def _duration(value: Value, into: Import) -> None:
     if time is None:
         return
     why = (
-        "seconds, in which waiting for people counts; then the next call is the final one. There that call has no time "
-        "of its own: it has a minute here, which the limit is longer for."
+        "seconds, waiting for people among them; then the next call is the final one. There it is looked at after each "
+        "round, and that call has no time of its own; here what runs is cut off then, and the call has a minute more."
     )
     limit = Limit("wall", time + _MINUTE, "run", reserve=_MINUTE, option="counting approvals", then="finalize")
     into.limit(value, limit, why)

@@ -298,8 +298,8 @@ FRAMEWORK: Final = Framework(
     words=frozenset(name for kind in STEPS for name in (kind, f"{kind}_middleware")) | {"exit_behavior"},
     shared=frozenset({"config", "max_concurrency"}),
     beside=names(
-        "model tools system_prompt response_format state_schema context_schema checkpointer store name debug "
-        "tags metadata run_name run_id callbacks configurable interrupt_before interrupt_after cache"
+        "type class kind _target_ model tools system_prompt response_format state_schema context_schema checkpointer "
+        "store name debug tags metadata run_name run_id callbacks configurable interrupt_before interrupt_after cache"
     ),
     finish=_finish,
 )

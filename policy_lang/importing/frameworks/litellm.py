@@ -38,6 +38,10 @@ def _finish(into: Import) -> None:
     """Retries first, then the fallbacks: one ladder for each reason that has either."""
     retries = _retries(into)
     chains = _chains(into)
+    if not retries and (wait := into.kept.get("retry_after")):
+        into.same(wait, "nothing is tried again, so nothing waits")
+    if model := into.kept.get("model"):
+        into.left(model, "no limit")
     for reason in sorted(retries.keys() | chains.keys(), key=lambda reason: (reason == "*", reason)):
         if reason in retries:
             value, times = retries[reason]
