@@ -24,6 +24,8 @@ P401 file that cannot be read
           llm_calls  20
         }
 
+    Fix: unsafe: it writes the name of a file in the same folder that may be meant.
+
 P402 directory instead of a file
     `policy check` searches directories for files; everything else takes a file.
 
@@ -168,6 +170,8 @@ P410 setting that does not fit
         [lint.levels]
         P354 = "off"
 
+    Fix: unsafe: it writes the key that may be meant. An editor offers it; `policy fix` changes policies only.
+
 P900 unused suppression
     A `# policy: allow` that silences nothing may hide a finding to come. Remove it.
 
@@ -187,6 +191,8 @@ P900 unused suppression
         limits {
           llm_calls  20
         }
+
+    Fix: safe: it removes the comment.
 
 P901 suppression without a reason
     Say why the finding is right here: `# policy: allow P319 kept for the next release`.
@@ -230,4 +236,7 @@ P902 malformed suppression
         limits {
           llm_calls  20
         }
+
+    Fix: safe: it moves a comment from behind a statement to the line above. What cannot be read has to be written
+    anew.
 """

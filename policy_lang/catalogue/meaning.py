@@ -23,6 +23,8 @@ P303 alternating window odd or too small
           reset  never
         }
 
+    Fix: unsafe: it writes the next larger window that is possible.
+
 P304 breaker that trips at once
     One failure is no row of failures with equal arguments, and one result repeats nothing. `failures 1` says that
     a single failure is enough.
@@ -43,6 +45,8 @@ P304 breaker that trips at once
           reset  never
         }
 
+    Fix: unsafe: it writes `2`, the smallest number that makes sense.
+
 P306 fallback without a client to go to
     A chain of `fallback` names each client once, and each client is one that the host has. Which it has is known
     where clients are declared: `--clients small,large`, or tables `[clients.NAME]` in a file `policy.toml` beside
@@ -58,6 +62,9 @@ P306 fallback without a client to go to
 
         policy "chat" lang 1
         on llm_failure timeout  fallback large -> spare  then stop
+
+    Fix: safe or unsafe: it removes a client that stands in a chain for the second time. A client that may be
+    meant is a guess.
 
 P310 threshold that is never of use
     A threshold is a percentage from 1% to 99% of a resource that has a limit. At 100% the limit's own ladder
@@ -80,6 +87,9 @@ P310 threshold that is never of use
         }
         at 80% of tokens  warn
 
+    Fix: safe or unsafe: it removes a threshold of a limit that has none. `99%` for a larger percentage is a
+    guess.
+
 P311 empty text
     An empty instruction tells the model nothing. `finalize` alone uses the default instruction.
 
@@ -97,6 +107,8 @@ P311 empty text
           llm_calls  20  then finalize
         }
 
+    Fix: safe: it removes the empty text, so that the default one is used.
+
 P312 `retry` where trying again does not help
     A wrong key, a request that the provider refuses, a filtered answer and a conversation that is too long are the
     same a second later. A `retry` that is reached through a broader reason, such as `*` or `provider`, is skipped
@@ -111,6 +123,8 @@ P312 `retry` where trying again does not help
 
         policy "chat" lang 1
         on llm_failure auth  fallback spare  then stop
+
+    Fix: unsafe: it removes the `retry` if it is of no use for any reason of its rule. The ladder is another then.
 
 P313 unreachable step
     `stop` and `finalize` end the ladder of a limit; nothing behind them is ever taken, unless a `consult` stands before
@@ -133,6 +147,8 @@ P313 unreachable step
           llm_calls  20  then finalize
         }
 
+    Fix: safe or unsafe: it removes the step. That is unsafe where the step may be meant to stand further up.
+
 P315 `override` that changes nothing
     `override` marks that a line loosens a base's limit. On a line that does not, it would hide a later
     loosening.
@@ -150,6 +166,9 @@ P315 `override` that changes nothing
         limits {
           llm_calls  20
         }
+
+    Fix: safe or unsafe: it removes the `override`. That is unsafe where a number is a name: it may be another for
+    a host that sets a `param`.
 
 P316 change of a locked limit
     A limit marked `locked` cannot be changed by files that extend it, neither loosened nor tightened, and not be
@@ -181,6 +200,8 @@ P316 change of a locked limit
           locked llm_calls  20
         }
 
+    Fix: unsafe: it removes the line, and with it the number that somebody wanted.
+
 P320 two rules for one reason
     A failed call has one ladder, that of the most specific rule that names its reason. Two rules of one file for the
     same reason leave open which; write all steps in one. A file that extends another may have its own rule: it takes
@@ -197,6 +218,8 @@ P320 two rules for one reason
         policy "chat" lang 1
         on llm_failure timeout  retry 2         then fallback spare  then stop
         on llm_failure network  fallback spare  then stop
+
+    Fix: safe: it removes a reason that its rule names twice. Which of two rules is meant is yours to say.
 
 P323 test that expects nothing
     A test without `expect` passes whatever the policy decides, as long as its events can happen. What it shows is said
@@ -275,6 +298,8 @@ P330 `finalize` without a reserve
           tokens  200k  reserve 4k  then finalize
         }
 
+    Fix: unsafe: it writes a usual reserve. How much a final call takes is yours to say.
+
 P335 decisions that depend on what ends first
     By default a breaker looks at outcomes when a round is complete, in the order in which the model asked for its
     tools, so that the same round always leads to the same decisions. With `apply now` a tool that has just failed
@@ -296,6 +321,8 @@ P335 decisions that depend on what ends first
           trip   failures 3
           reset  never
         }
+
+    Fix: unsafe: it removes the line, and decisions may be others then.
 
 P336 `concurrent 0`
     Every agent would wait for a place to run in, for ever. `depth 0` allows no agents.
@@ -345,6 +372,8 @@ P338 loosening without `override`
         limits {
           llm_calls  20
         }
+
+    Fix: unsafe: it writes `override`, which is to be written by somebody who has thought about it.
 
 P339 other price than the base's
     A base's price cannot be changed: lowering it would loosen the base's `cost` limit unseen.

@@ -19,6 +19,10 @@ P100 unexpected word or sign
           llm_calls  20  then stop
         }
 
+    Fix: safe or unsafe: a `then` or a `}` too many is removed, and two words that have changed places are put in
+    order. A word that may be meant is a guess, and so is a comma with nothing behind it: something may be missing
+    there.
+
 P101 something is missing
     A statement ends too early, or a word in the midst of it was forgotten. The label says what is expected
     there.
@@ -37,6 +41,8 @@ P101 something is missing
           llm_calls  20
         }
 
+    Fix: safe: it writes the word or sign that is missing, where only one can be meant.
+
 P102 quotes that do not pair up
     A text is written between two double quotes on one line. A quote inside a text is written `\"`, a line end
     `\n`.
@@ -54,6 +60,9 @@ P102 quotes that do not pair up
         limits {
           llm_calls  20
         }
+
+    Fix: unsafe: where a text ends is a guess. The quote is added at the end of the line, or those inside of the
+    text are escaped.
 
 P103 block never closed
     A block is opened by `{` at the end of a line and closed by `}` on a line of its own. A statement that
@@ -74,6 +83,8 @@ P103 block never closed
         }
         tool "shell"  deny
 
+    Fix: safe: it writes the `}` where the message says.
+
 P104 text not in double quotes
     Texts, paths, patterns of tools and names of models are written in double quotes: `tool "search_*" limit
     10`. Only names that a `param` or `let` defines, and names of clients, are bare.
@@ -87,6 +98,8 @@ P104 text not in double quotes
 
         policy "chat" lang 1
         tool "shell"  deny
+
+    Fix: safe: it writes the text in double quotes.
 
 P105 layout of a block
     A block has one statement a line: `{` ends the line of its header, `}` stands alone.
@@ -106,6 +119,8 @@ P105 layout of a block
         limits {
           llm_calls  20
         }
+
+    Fix: safe: it begins lines where they begin, and says nothing else.
 
 P106 line in the wrong block
     Every line has one block it belongs in: limits in `limits`, `prefer`, `mode`, `tools` and `empty` in
@@ -131,6 +146,9 @@ P106 line in the wrong block
           depth  2
         }
 
+    Fix: safe: it writes the header of a block without a name above its lines, where a `}` ends them. All other
+    lines have to be moved by hand.
+
 P107 step without `then`
     The steps of a ladder each begin with `then`: `tool_iterations 5 then extend 3 once then finalize`.
 
@@ -147,6 +165,8 @@ P107 step without `then`
         limits {
           llm_calls  20  then finalize
         }
+
+    Fix: safe: it writes the `then`.
 
 P108 reserved word as a name
     `then`, `stop`, `finalize`, `retry`, `fallback`, `extend` and `reply` are verbs everywhere and cannot name a
@@ -186,6 +206,9 @@ P109 notation of another language
           llm_calls  20
         }
 
+    Fix: safe or unsafe: it writes what this language writes. Only a comment between `/*` and `*/` is a guess, for
+    there may be a statement behind it.
+
 P110 unknown escape in a text
     In a text, `\"` is a quote, `\\` a backslash, `\n` a line end, `\t` a tab and `\u{1F600}` a character by its
     number.
@@ -204,6 +227,8 @@ P110 unknown escape in a text
           llm_calls  20  then finalize "Answer now.\nBe brief."
         }
 
+    Fix: unsafe: it writes a second backslash, though another escape may be meant.
+
 P111 no `policy` line at the top
     The first statement of every file says what it is and in which version of the language it is written:
     `policy "support-agent" lang 1`.
@@ -220,6 +245,10 @@ P111 no `policy` line at the top
         limits {
           llm_calls  20
         }
+
+    Fix: safe or unsafe: a `policy` line further down is moved to the top; one that is missing is written, with
+    the name of the file. That is unsafe for an empty file, which would become a policy without limits, and where
+    the file's name is not known.
 
 P112 unknown version of the language
     The number behind `lang` tells how the file is to be read. A newer file needs a newer version of this
@@ -238,6 +267,8 @@ P112 unknown version of the language
         limits {
           llm_calls  20
         }
+
+    Fix: unsafe: it writes the version that this program reads. The file may then mean something else.
 
 P115 too many syntax errors
     After 200 syntax errors the rest of a file is not read. It is probably not a policy.

@@ -54,6 +54,8 @@ P502 tool or agent that the test has not named before
           expect  run "search"
         }
 
+    Fix: unsafe: it writes the tool or agent that may be meant.
+
 P503 client that the policy never switches to
     `expect fallback` names a client of a `fallback` or of a threshold with `use`, in this file or in a base.
 
@@ -76,6 +78,8 @@ P503 client that the policy never switches to
           when    model fails overloaded
           expect  fallback large
         }
+
+    Fix: unsafe: it writes the client that may be meant.
 
 P504 `given` after an event
     `given` says where the run begins, so it stands above the first `when` and the first `expect`.
@@ -104,6 +108,8 @@ P504 `given` after an event
           expect  call
         }
 
+    Fix: safe: it moves the line above the first event.
+
 P505 word that no claim has
     A fact of a claim is about a counter, about the `phase` of the run or about the `last` decision; `at_most` and
     `never` are about what a run does: `finalize`, `extend`, `fallback`, `retry`, `call` and `tool_call`. The phases are
@@ -124,6 +130,8 @@ P505 word that no claim has
           llm_calls  20  then finalize
         }
         verify "nothing after the end"  always phase is ended implies last is not call
+
+    Fix: unsafe: it writes the word that may be meant.
 
 P506 fact about what no run counts
     A fact compares what a run has used of a resource. The time of one attempt is none of these, for it begins anew
@@ -167,4 +175,6 @@ P507 fact in the form of another
           llm_calls  20  then finalize
         }
         verify "the last call"  always llm_calls = 20 implies phase is not calling
+
+    Fix: unsafe: it writes the comparison that may be meant.
 """

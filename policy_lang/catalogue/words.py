@@ -18,6 +18,8 @@ P201 unknown word of the language
           llm_calls  20
         }
 
+    Fix: unsafe: it writes the word that may be meant.
+
 P202 value of the wrong kind
     Each place takes one kind of value: a count (`20`, `10k`, `1.5M`), a duration (`5m30s`), money (`$2.50`), a
     percentage (`80%`) or a text. `m` is always minutes, `M` always millions.
@@ -35,6 +37,9 @@ P202 value of the wrong kind
         limits {
           tokens  5M
         }
+
+    Fix: safe or unsafe: it writes the `$` or `%` that is missing. Whether a number without a unit is seconds, and
+    whether `5m` is five millions, is a guess.
 
 P203 name not defined
     A bare word in the place of a quantity or a text is the name of a `param` or `let` of the same file, or of a
@@ -60,6 +65,8 @@ P203 name not defined
           tokens        most_tokens
           llm_attempts  most
         }
+
+    Fix: unsafe: it writes the name that may be meant.
 
 P204 name defined twice
     A name stands for one value in a file, its own `param`s and `let`s and imported `let`s together.
@@ -99,6 +106,8 @@ P205 unknown placeholder
           llm_calls  20  then finalize "Answer now: {left} calls are left."
         }
 
+    Fix: unsafe: it writes the placeholder that may be meant, or a literal brace for one that is not closed.
+
 P206 malformed quantity
     Counts: whole numbers, `_` between digits, `k` `M` `G` for powers of a thousand. Durations: `d` `h` `m` `s`
     `ms`, large units first, joined as in `1h30m`. Money: `$2.50`, six decimals at most. Percentages: whole,
@@ -118,6 +127,9 @@ P206 malformed quantity
           tokens  200k
         }
 
+    Fix: safe or unsafe: it writes the same quantity as the language writes it. A percentage with decimals loses
+    them, which is unsafe.
+
 P207 quantity out of range
     A quantity is never negative and never above 2^53-1. `0` means none, `unlimited` no limit; where none makes
     no sense, such as a timeout of nothing, zero is refused.
@@ -135,6 +147,8 @@ P207 quantity out of range
         limits {
           llm_calls  20
         }
+
+    Fix: safe: it puts the two waits of a `retry` in order. Other numbers are yours to choose.
 
 P208 step out of place
     A limit's ladder knows `stop`, `finalize`, `extend`, `ask` and `consult`. `retry` and `fallback` belong to
@@ -154,6 +168,8 @@ P208 step out of place
         limits {
           llm_calls  20  then finalize
         }
+
+    Fix: safe: it removes a ladder where none can be. Other steps have to be moved by hand.
 
 P209 option or clause that does not apply
     `reserve` is for resources that are measured (tokens, cost, wall), `atomic` and `partial` for `tool_calls`;
@@ -175,6 +191,8 @@ P209 option or clause that does not apply
           llm_calls  20  then finalize
         }
 
+    Fix: safe: it removes an option that has no meaning where it stands, where the help says nothing else.
+
 P210 written twice
     One file says each thing once: a second line for the same limit, clause, price or threshold would silently
     win or lose. The same resource may be limited in several scopes, as in `per run` and `per thread`.
@@ -194,6 +212,9 @@ P210 written twice
           llm_calls  20
           llm_calls  30 per thread
         }
+
+    Fix: safe: it removes the second of two equal names in `prefer`. Which of two other lines is meant is yours to
+    say.
 
 P211 empty name
     The name of a policy or model, and the pattern of a tool, cannot be empty.
