@@ -3,6 +3,7 @@
 ``load`` and ``loads`` give an ``engine.core.policy.Policy`` or raise ``PolicyError``; ``check`` and
 ``checks`` give plain data and every finding, ``lint`` those of all rules too. These three import
 nothing but the standard library (and Lark, the first time, to make the parser's tables).
+``explain_decision`` says why ``step`` decides as it does; it is fetched when it is asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
     from policy_lang.checking import Judgement
     from policy_lang.resolve import Resolved
     from policy_lang.source import Unreadable
+    from policy_lang.why import explain_decision
 
-__all__ = ["Diagnostic", "PolicyError", "check", "checks", "lint", "load", "loads"]
+__all__ = ["Diagnostic", "PolicyError", "check", "checks", "explain_decision", "lint", "load", "loads"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "explain_decision":
+        from policy_lang.why import explain_decision
+
+        return explain_decision
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class PolicyError(Exception):

@@ -94,9 +94,13 @@ class Reader:
         reaction = scene.looked.reaction
         rules = [
             Answer(
-                p.rule.id, question(p.rule, scene.kind, self._core), False, self._facts(scene, p.atoms), p.rule.origin
+                rule.id,
+                question(rule, scene.kind, self._core),
+                False,
+                self._facts(scene, atoms),
+                self._line(scene, rule),
             )
-            for p in scene.looked.passed
+            for rule, atoms in scene.looked.passed
         ]
         rule = reaction.rule
         atoms = decisive(rule.guard, reaction.variables, reaction.fields) if rule.guard != TRUE else ()

@@ -90,7 +90,7 @@ def _remarks(core: Core, plan: Plan, after: State) -> Iterator[str]:
             what = "was taken" if taken else "was passed by" if place > position else "is not taken yet"
             yield f"its extension by {quantity(resource, min(step.by, plan.maximum))} {what}"
         elif isinstance(step, Ask):
-            yield _questions(plan, step, position, place, values)
+            yield _questions(plan, position, place, values)
     pools = after.book.pools or Pools()
     if others := dict(pools.others).get(plan.limit.id, 0):
         aside = dict(pools.aside).get(plan.limit.id, 0)
@@ -100,13 +100,13 @@ def _remarks(core: Core, plan: Plan, after: State) -> Iterator[str]:
         yield f"earlier runs of thread {after.book.run.thread} count"
 
 
-def _questions(plan: Plan, step: Ask, position: int, place: int, values: dict[str, int]) -> str:
+def _questions(plan: Plan, position: int, place: int, values: dict[str, int]) -> str:
     left = values[plan.asks_left] if plan.asks_left else 1
     granted = values[plan.granted]
-    said = f"people have granted {quantity(plan.resource, granted)} more" if granted else "nobody has granted more"
+    said = f"people have granted {quantity(plan.resource, granted)} more; " if granted else ""
     if place > position:
-        return f"{said}, and are not asked any more"
-    return f"{said}, and may be asked {counted(left, 'time')}"
+        return f"{said}people are not asked for more"
+    return f"{said}people may be asked {counted(left, 'time')} more"
 
 
 def circumstances(compiled: Compiled, before: State, after: State, at: int) -> list[Circumstance]:

@@ -107,7 +107,7 @@ def test_the_whole_text(name: str, example: str, run: int, step: int, journal: J
     done = policy("explain", path, "--run", runs(path)[run], "--step", str(step))
     assert (done.returncode, done.stderr) == (0, "")
     same(plain(done.stdout), (EXPLAINED / f"{name}.txt").read_text("utf-8"))
-    head, *body = done.stdout.split("\n")
+    _, *body = done.stdout.split("\n")
     assert max(map(len, body)) <= 112
     assert "\x1b" not in done.stdout
 
