@@ -241,21 +241,17 @@ class Prover:
 
     def _play(self, trace: tuple[TraceStep, ...], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
         """The run on ``step``, if it breaks what is said there too; or why not."""
+        watch = ClaimWatch(self.policy, [promise.claim] if promise else [])
         try:
-            played = self._breaks(replayed(self.compiled, trace), name, promise)
+            played = replayed(self.compiled, trace)
         except NoReplay as failed:
             return (), str(failed)
-        return played, "what `step` decides on the same events does not break it"
-
-    def _breaks(self, played: list[Played], name: str, promise: Promise | None) -> tuple[Played, ...]:
-        """The run up to where it breaks what is said; empty if it does not."""
-        watch = ClaimWatch(self.policy, [promise.claim] if promise else [])
         for number, step in enumerate(played, 1):
             watch.see(step.event, step.decision)
-            broken = name in watch.refuted if promise else any(b.startswith(f"{name}:") for b in watch.broken)
-            if broken:
-                return tuple(played[:number])
-        return ()
+            if name in watch.refuted if promise else any(b.startswith(f"{name}:") for b in watch.broken):
+                return tuple(played[:number]), ""
+        other = f"; it breaks {watch.broken[0]}" if watch.broken else ""
+        return (), f"what `step` decides on the same events does not break it{other}"
 
     # ---- searches
 

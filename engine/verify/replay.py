@@ -17,10 +17,10 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.core import PHASE
 from engine.core.host import FULL
-from engine.core.machine.failure_plan import failure_plans
+from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, failure_plans
 from engine.core.machine.machine import Phase
 from engine.core.machine.plan import ENOUGH
-from engine.core.policy import Consult, Fallback
+from engine.core.policy import Consult, Fallback, Retry
 from engine.core.state import ASKED, NO_TIME, STARTED, WAITING, ClientInfo, Pools, State, Used
 from engine.core.step import Compiled
 from engine.core.vocabulary import REASONS
@@ -121,7 +121,10 @@ class _Replay:
 
     def _send(self, event: e.AnyEvent, *, supplied: bool = False) -> d.AnyDecision:
         before = self.state
-        self.state, decision = self.compiled.step(before, event)
+        try:
+            self.state, decision = self.compiled.step(before, event)
+        except Exception as fault:  # it never does, unless what it was made from is wrong
+            raise NoReplay(f"`step` fails: {type(fault).__name__}") from fault
         if isinstance(decision, d.Illegal):
             raise NoReplay(f"`step` does not take this: {decision.problem}")
         self.played.append(Played(event, decision, before, self.state, supplied))
@@ -282,11 +285,16 @@ class _Replay:
         self._send(e.ModelFailed(self.at, call.id, call.attempt, reason, partial=partial, usage=usage))  # type: ignore[arg-type]
 
     def _reason(self, group: Group) -> str:
-        """A reason that the ladder is for, named by the rule itself where one is."""
+        """A reason that the ladder is for; where a ``retry`` was not in time, one that retrying cures of nothing."""
         ladder = group[0].fields.get("ladder", 0)
         plan = failure_plans(self.policy)[ladder - 1] if ladder else None
         named = [r for r in plan.rule.reasons if r in REASONS] if plan else []
-        for reason in (*named, *REASONS):
+        late = plan is not None and any(
+            isinstance(step, Retry) and _passed(group[0], ladder, place) and not group[0].fields[plan.fits(place)]
+            for place, step in plan.steps()
+        )
+        reasons: list[str] = [*(NEVER_RETRIED_BROADLY if late else ()), *named, *REASONS]
+        for reason in reasons:
             found = self.ladders.of(reason)
             if (found.index if found else 0) == ladder:
                 return reason

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.core.ladders import Consult, Fallback, Retry
-from engine.core.machine.expr import TRUE, Le, Lit, Not, Var, all_of
+from engine.core.machine.expr import TRUE, Eq, Field, Le, Lit, Not, Var, all_of, any_of
 from engine.core.machine.failure_plan import FailurePlan, failure_plans
-from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Phase, Rule, Sort, Spend, Variable
+from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Phase, Rule, Set, Sort, Spend, Variable
+from engine.core.machine.plan import ENOUGH
 from engine.core.policy import Policy
 from engine.core.vocabulary import RESOURCES
 from engine.verify.others import among_others
@@ -37,12 +38,33 @@ def around(machine: Machine, policy: Policy, world: World) -> Machine:
         machine = among_others(machine, policy)
     machine = _pinned(machine, policy, world)
     if world.plain:
-        machine = replace(machine, events={n: kind for n, kind in machine.events.items() if n not in _ODD})
+        machine = _plain(machine)
     return _in_flight(_clients(machine, policy) if world.clients else machine)
 
 
 _ODD = ("unstarted", "handoff", "hosted", "paused", "unmetered", "unpriced", "spawn", "tick")
 """What no simple run needs."""
+
+
+def _plain(machine: Machine) -> Machine:
+    """Only what runs are usually made of; nothing is spent of an amount before a model was heard of."""
+    events = {name: kind for name, kind in machine.events.items() if name not in _ODD}
+    events["answered"] = replace(events["answered"], phases=frozenset((Phase.CALLING,)))
+    spent = [Not(Eq(Field(f.name), Lit(ENOUGH))) for f in events["call"].fields if ENOUGH in f.values]
+    if not spent:
+        return replace(machine, events=events)
+    early = Rule("call.early", all_of(Eq(Var(_HEARD), Lit(0)), any_of(*spent)), (), Effect("wait"), "default: call")
+    rules = {name: tuple(_hearing(name, rule) for rule in rules) for name, rules in machine.rules.items()}
+    rules["call"] = (early, *rules["call"])
+    heard = Variable(_HEARD, Sort.FLAG, 0, "a model was heard of", 2)
+    return replace(machine, variables=(*machine.variables, heard), events=events, rules=rules)
+
+
+_HEARD = "heard_of_a_model"
+
+
+def _hearing(event: str, rule: Rule) -> Rule:
+    return replace(rule, updates=(*rule.updates, Set(_HEARD, 1))) if event in ("round", "empty", "failed") else rule
 
 
 def _pinned(machine: Machine, policy: Policy, world: World) -> Machine:
