@@ -42,6 +42,7 @@ from engine.run.threads import counts_threads
 from engine.run.timers import Clock, system_clock
 from engine.run.tools import Tool, toolbox
 from engine.run.tree import Tree
+from engine.run.tree_migration import migrated_tree
 from engine.store import MemoryStore, RunRecord, Store
 from engine.store.protocol import Answer, MisfitError, RequestRecord
 
@@ -309,8 +310,9 @@ class Driver:
         self, record: RunRecord, journal: Store, told: Stream | None, claim: Claim, cause: str, migrate: bool
     ) -> RunHandle:
         """A tree of the journal goes on."""
-        if migrate:
-            raise ValueError(f"run {record.run} may have agents below it: a tree cannot go on under something else")
+        if migrate and (changed := migrated_tree(journal, record.run, self._role, self._clock())):
+            journal.rebind(*changed)
+            record = journal.record(record.run)
         tree = self._tree(record.run, journal, record.thread, told)
         if record.fingerprint != self.compiled.fingerprint:
             raise other_policy(record, self.compiled)

@@ -12,6 +12,7 @@ from engine.core.policy import Policy
 from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled
 from engine.core.vocabulary import SEMANTICS_VERSION
+from engine.run.agents import Role
 from engine.run.differences import first_difference
 from engine.run.effects import RunSpec
 from engine.run.host import Host
@@ -172,6 +173,18 @@ def other_policy(record: RunRecord, compiled: Compiled) -> ValueError:
     return _otherwise(record, f"under another policy: {change}")
 
 
+def role_below(above: Role | None, record: RunRecord) -> Role:
+    """The role of the agent of a run below another. Raises ``ValueError`` if it cannot be taken up here."""
+    if above is None:
+        raise ValueError(f"run {record.run} is below a node that has never run: only its host can go on with it")
+    if record.agent not in above.agents:
+        raise ValueError(
+            f"run {record.run} is one of the agent `{record.agent}`, which this driver does not have: "
+            "pass it in `agents`"
+        )
+    return above.below(record.agent)
+
+
 def policy_change(record: RunRecord, compiled: Compiled) -> str:
     """The first difference between the policy of a run and another, in words."""
     try:
@@ -186,9 +199,7 @@ def policy_change(record: RunRecord, compiled: Compiled) -> str:
 
 
 def _otherwise(record: RunRecord, how: str) -> ValueError:
-    alone = record.node is None
-    way = "it goes on as it began, unless it is resumed with `migrate`" if alone else "a tree goes on as it began"
-    return ValueError(f"run {record.run} began {how} ({way})")
+    return ValueError(f"run {record.run} began {how} (it goes on as it began, unless it is resumed with `migrate`)")
 
 
 def differing_host(then: HostRecord, policy: Policy, host: Host, *, ending: bool = False) -> str:

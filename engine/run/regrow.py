@@ -19,7 +19,7 @@ from engine.core.state import Outcome, State, total
 from engine.run.booking import Account
 from engine.run.clocks import History, activity_of, wind
 from engine.run.effects import RunSpec, model_key, settles
-from engine.run.records import HostRecord, host_record, recorded_spec
+from engine.run.records import HostRecord, host_record, recorded_spec, role_below, steps_of
 from engine.run.result import result_of
 from engine.run.seat import WAKE, Seat
 from engine.run.tree import Tree
@@ -59,8 +59,7 @@ def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
         _delegations(tree, one, by_id)
     begun = [(one, _spec(tree, one)) for one in sorted(going, key=lambda one: -one.seat.depth) if one.recorded.steps]
     for one, spec in begun:
-        recorded = tuple((step.event, step.digest) for step in one.recorded.steps)
-        tree.go(one.seat, spec, recorded, cause or _orphaned(one, by_id))
+        tree.go(one.seat, spec, steps_of(one.recorded), cause or _orphaned(one, by_id))
     for one in going:
         if not one.recorded.steps:
             _begin(tree, one, cause or _orphaned(one, by_id))
@@ -74,14 +73,9 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
     seat = tree.seats.get(id)
     if seat is None:
         parent = tree.seats.get(id.rpartition(".")[0])
-        if parent is None:
-            raise ValueError(f"run {record.run} is below a node that has never run: only its host can go on with it")
-        if record.agent not in parent.role.agents:
-            raise ValueError(
-                f"run {record.run} is one of the agent `{record.agent}`, which this driver does not have: "
-                "pass it in `agents`"
-            )
-        role = parent.role.below(record.agent).under(Policy.model_validate_json(record.policy))
+        role = role_below(parent.role if parent is not None else None, record)
+        role = role.under(Policy.model_validate_json(record.policy))
+        assert parent is not None
         seat = tree.seat(parent, id, role)
     if budgets := host_record(record).budgets:
         seat.asked = budgets[-1]

@@ -56,11 +56,14 @@ class MemoryStore:
         self._records[record.run] = record
         self._steps[record.run] = []
 
-    def rebind(self, record: RunRecord) -> None:
-        known = self.record(record.run)
-        self._guard(known)
-        bound = {name: getattr(record, name) for name in ("policy", "fingerprint", "host", "semantics")}
-        self._records[record.run] = structs.replace(known, **bound)
+    def rebind(self, *records: RunRecord) -> None:
+        after = {}
+        for record in records:
+            known = self.record(record.run)
+            self._guard(known)
+            bound = {name: getattr(record, name) for name in ("policy", "fingerprint", "host", "semantics")}
+            after[record.run] = structs.replace(known, **bound)
+        self._records.update(after)
 
     def append(self, run: str, seq: int, event: AnyEvent, decision: AnyDecision) -> None:
         steps = self._steps.get(run)

@@ -158,8 +158,10 @@ class Journal(Protocol):
         running from here on; an event that brings a person's answer settles the request.
         """
 
-    def rebind(self, record: RunRecord) -> None:
-        """A run that goes on under another policy, or host: what its record says of them changes, its events do not."""
+    def rebind(self, *records: RunRecord) -> None:
+        """Runs of a tree that go on under another policy, or host: what their records say of them changes, their events
+        do not. All of them are bound, or none.
+        """
 
     def runs(self, thread: str | None = None, *, tree: str | None = None) -> list[RunRecord]:
         """All runs, or those of one thread, or of the tree with this run at its top, in the order of their start."""

@@ -95,14 +95,18 @@ class SqliteStore:
         if record.root is not None:
             self._tops[record.run] = record.root
 
-    def rebind(self, record: RunRecord) -> None:
-        sql = _REBIND
-        values: Row = (record.policy, record.fingerprint, record.host, record.semantics, record.run)
-        owner = self._held.get(record.top)
-        if owner is not None:
-            sql, values = f"{sql} AND {_HELD}", (*values, record.top, owner)
+    def rebind(self, *records: RunRecord) -> None:
+        record, owner = records[0], None
         try:
-            self._database.write(sql, values)
+            with self._database.transaction() as database:
+                for record in records:
+                    sql = _REBIND
+                    values: Row = (record.policy, record.fingerprint, record.host, record.semantics, record.run)
+                    owner = self._held.get(record.top)
+                    if owner is not None:
+                        sql, values = f"{sql} AND {_HELD}", (*values, record.top, owner)
+                    if not database.execute(sql, values).rowcount:
+                        raise Unchanged
         except Unchanged:
             raise unknown_run(record.run) if owner is None else self._lost(record.top) from None
 

@@ -7,7 +7,6 @@ from run_fakes import FINALIZE, Model, asks, assert_valid, limits, says
 
 from engine.core.ladders import Retry
 from engine.core.policy import FailureRule, Finalization, Finalize, Limit, Policy, Price, ToolRule
-from engine.run.agents import Agent
 from engine.run.differences import first_difference
 from engine.run.driver import Driver, RunError
 from engine.run.records import host_record
@@ -143,21 +142,6 @@ def test_a_run_that_has_ended_goes_on_under_nothing():
     asyncio.run(run(under(limits(llm_calls=2).model_copy(update={"tools": ASKING}), Model(), store).cancel, "r"))
     with pytest.raises(RunError, match=r"has ended .cancelled.: nothing is left"):
         resume(limits(llm_calls=5), Model(), store)
-
-
-def test_a_tree_goes_on_as_it_began():
-    async def main():
-        store = MemoryStore()
-        agents = [Agent("helper", "helps")]
-        policy = Policy(name="t", tools=ASKING)
-        await Driver(policy, Model(asks("send")), [send], agents=agents, journal=store).start("hello", run_id="r")
-        with pytest.raises(RunError, match="a tree cannot go on under something else"):
-            await Driver(policy, Model(), [send], agents=agents, journal=store).resume("r", migrate=True)
-        other = Policy(name="t")
-        with pytest.raises(RunError, match=r"began under another policy: .* \(a tree goes on as it began\)"):
-            await Driver(other, Model(), [send], agents=agents, journal=store).resume("r")
-
-    asyncio.run(main())
 
 
 def policy(**parts):

@@ -272,6 +272,17 @@ def test_a_run_is_bound_to_another_policy_and_nothing_else_changes(place: Place)
         store.rebind(RunRecord("q", "{}", 1))
 
 
+def test_all_runs_of_a_tree_are_bound_or_none(place: Place) -> None:
+    store = suspended(place, REFUND)
+    store.begin(RunRecord("r.1", "{}", 1, parent="r", root="r"))
+    one, two = store.record("r"), store.record("r.1")
+    with pytest.raises(JournalError, match=r"no run 'r\.2'"):
+        store.rebind(structs.replace(one, fingerprint="f"), structs.replace(two, run="r.2", fingerprint="f"))
+    assert place.view().record("r") == one
+    store.rebind(structs.replace(one, fingerprint="f"), structs.replace(two, fingerprint="g"))
+    assert [place.view().record(run).fingerprint for run in ("r", "r.1")] == ["f", "g"]
+
+
 def test_a_run_that_somebody_else_drives_is_not_bound_to_another_policy(file: Place) -> None:
     store = suspended(file, REFUND)
     store.acquire("r", "one", 1_000)
