@@ -13,6 +13,7 @@ from policy_lang.source import Span
 from policy_lang.testing.expecting import Seen, unmet
 from policy_lang.testing.play import Player, Record
 from policy_lang.testing.start import Impossible
+from policy_lang.testing.why_not import why_not
 
 
 class Failure(NamedTuple):
@@ -22,7 +23,7 @@ class Failure(NamedTuple):
     expectation what came instead of what was ``expected``; ``label`` stands under the carets, ``cause`` is the event
     that the expectation is about, ``because`` the rule that decided, ``could`` the events that could happen there,
     ``limits`` how far each limit was used by then, ``help`` the way out where it is known, ``notes`` what the
-    decisions since then tell people.
+    decisions since then tell people, ``why_not`` what kept the rules from holding that would have met the expectation.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Failure(NamedTuple):
     limits: tuple[LimitHit, ...] = ()
     help: str = ""
     notes: tuple[str, ...] = ()
+    why_not: tuple[str, ...] = ()
 
 
 class Result(NamedTuple):
@@ -106,6 +108,7 @@ def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | N
         limits=limits,
         help=miss.help,
         notes=notes,
+        why_not=why_not(expected, seen),
     )
 
 

@@ -114,6 +114,7 @@ def _notes(failure: Failure, finding: Diagnostic, paint: Paint) -> list[str]:
     said: list[tuple[str, str]] = []
     if failure.because.startswith("default: "):
         said.append(("rule", rule_words(failure.because)))
+    said += [("why not", text) for text in failure.why_not]
     if failure.could:
         said.append(("possible here", quoted([f"when {event}" for event in failure.could])))
     if failure.limits:

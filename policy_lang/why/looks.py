@@ -31,9 +31,13 @@ _IMPLIED = frozenset(("ladder", "start"))
 
 @dataclass(frozen=True)
 class Answer:
-    """A rule that was looked at: does it hold, and because of which facts? ``because`` is its line, or its default."""
+    """A rule that was looked at: does it hold, and because of which facts? ``because`` is its line, or its default.
+
+    ``decides`` is the kind of decision that it makes (``machine.Effect``).
+    """
 
     rule: str
+    decides: str
     question: str
     holds: bool
     facts: tuple[str, ...]
@@ -92,25 +96,20 @@ class Reader:
     def _look(self, scene: Scene, line: str) -> Look:
         """One look; ``line`` is that of the rule that holds, where it is another than the rule itself says."""
         reaction = scene.looked.reaction
-        rules = [
-            Answer(
-                rule.id,
-                question(rule, scene.kind, self._core),
-                False,
-                self._facts(scene, atoms),
-                self._line(scene, rule),
-            )
-            for rule, atoms in scene.looked.passed
-        ]
+        passed = scene.looked.passed
+        rules = [self._answer(scene, rule, False, atoms, self._line(scene, rule)) for rule, atoms in passed]
         rule = reaction.rule
         atoms = decisive(rule.guard, reaction.variables, reaction.fields) if rule.guard != TRUE else ()
-        asked = question(rule, scene.kind, self._core)
-        facts = self._facts(scene, [atom for atom in atoms if _IMPLIED.isdisjoint(names(atom))])
-        rules.append(Answer(rule.id, asked, True, facts, line or self._line(scene, rule)))
+        said = [atom for atom in atoms if _IMPLIED.isdisjoint(names(atom))]
+        rules.append(self._answer(scene, rule, True, said, line or self._line(scene, rule)))
         about, calls = self._compiled.machine.events[scene.kind].doc, tuple[str, ...]()
         if scene.kind in ("tool", "granted", "withheld", "unstarted") and scene.call is not None:
             calls = (f"{scene.call.id} `{scene.call.name}`",)
         return Look(scene.kind, about, tuple(rules), calls)
+
+    def _answer(self, scene: Scene, rule: Rule, holds: bool, atoms: Iterable[Atom], because: str) -> Answer:
+        asked = question(rule, scene.kind, self._core)
+        return Answer(rule.id, rule.effect.kind, asked, holds, self._facts(scene, atoms), because)
 
     def _line(self, scene: Scene, rule: Rule) -> str:
         """A rule's line; where it is a default that stands for lines about the tool, the first of these."""
