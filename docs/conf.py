@@ -32,6 +32,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "docs/findings",
         "docs/rules/README",
         "docs/format",
+        "docs/importing",
         "docs/testing",
         "docs/editor",
         "docs/rehearsal",
