@@ -6,6 +6,7 @@ A text keeps its placeholders, ``{{`` included; only the escapes of the notation
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from engine.core.vocabulary import PLACEHOLDERS
 from policy_lang.diagnostics import Edit
@@ -95,6 +96,14 @@ def check_placeholders(text: Text, report: Report) -> None:
             message, label, help, better = problem
             fix = (Edit(span, better),) if better else ()
             report.error("P205", message, span, label, help=help, fix=fix)
+
+
+def placeholders(text: Text) -> Iterator[tuple[str, Span]]:
+    """The placeholders in a text that the engine knows, each with its place."""
+    for match in _BRACE.finditer(text.raw):
+        if match[1] in PLACEHOLDERS and not text.raw[: match.start()].endswith("\\u"):
+            start = text.span.start + match.start()
+            yield match[1], Span(text.span.source, start, start + len(match.group()))
 
 
 def placeholder_problem(text: str) -> str:

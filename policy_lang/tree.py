@@ -6,6 +6,7 @@ invent something holds a ``Missing``, a statement it could not understand is a `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, TypeAlias, dataclass_transform
 
 from policy_lang.source import Span
@@ -457,3 +458,22 @@ Statement: TypeAlias = (
 
 class File(Node):
     statements: tuple[Statement, ...]
+
+
+# ---- going through it
+
+
+def parts(node: Node) -> Iterator[Node]:
+    """The nodes a node is made of, in their order."""
+    for name in node.fields[1:]:
+        value = node.__dict__[name]
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Node):
+                yield part
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    yield node
+    for part in parts(node):
+        yield from walk(part)

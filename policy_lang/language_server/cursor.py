@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from policy_lang import tree
-
-
-def parts(node: tree.Node) -> Iterator[tree.Node]:
-    """The nodes a node is made of, in their order."""
-    for name in node.fields[1:]:
-        value = node.__dict__[name]
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, tree.Node):
-                yield part
-
-
-def walk(node: tree.Node) -> Iterator[tree.Node]:
-    """A node and all below it."""
-    yield node
-    for part in parts(node):
-        yield from walk(part)
+from policy_lang.tree import parts, walk
 
 
 def around(file: tree.File, offset: int) -> list[tree.Node]:
@@ -34,3 +17,6 @@ def around(file: tree.File, offset: int) -> list[tree.Node]:
         if node is not None:
             found.append(node)
     return found
+
+
+__all__ = ["around", "parts", "walk"]

@@ -83,6 +83,18 @@ RULES: Final[tuple[Entry, ...]] = (
     Entry("P367", "p367_idle_import"),
     Entry("P368", "p368_empty_block"),
     Entry("P369", "p369_live_above_children", "agents"),
+    Entry("P370", "p370_client_without_price", "declared clients"),
+    Entry("P371", "p371_small_reserve", "limits", NOTE),
+    Entry("P372", "p372_short_waits", "failures", NOTE),
+    Entry("P373", "p373_one_name_two_functions"),
+    Entry("P374", "p374_no_call_left", "failures"),
+    Entry("P375", "p375_slower_than_possible", "breakers"),
+    Entry("P376", "p376_hanging_attempts", "failures", NOTE),
+    Entry("P377", "p377_unfilled_placeholder"),
+    Entry("P378", "p378_repeated_test"),
+    Entry("P379", "p379_unlikely_price", "", NOTE),
+    Entry("P380", "p380_room_for_one", "agents", NOTE),
+    Entry("P381", "p381_idle_detector", "breakers"),
 )
 """All of them, by code."""
 
