@@ -19,7 +19,6 @@ from engine.core.vocabulary import (
     REFUSALS,
     TREE_RESOURCES,
 )
-from engine.rehearsal import Rehearsal
 
 RUN_ID = re.compile(r" *run +[0-9a-f]{32}")
 
@@ -102,25 +101,12 @@ def run() -> str:
 
 
 TREE = "spec_examples/budgets/must_report.policy"
-MODELS = ("main", "explore", "desk", "payments")
 
 
 def tree() -> str:
     """The policy of an agent that must report, without its comment and its tests."""
     text = (demo.ROOT / TREE).read_text(encoding="utf-8")
     return f"```policy\n{text[text.index('policy ') : text.index('test ')].strip()}\n```"
-
-
-def tree_run() -> str:
-    """What a run of it prints, but for its random name."""
-    agents = "spec_examples/budgets/agents.py"
-    with Rehearsal(demo.ROOT / TREE.replace(".policy", ".toml")) as server:
-        models = [part for name in MODELS for part in ("--model", f"{name}=openai:{name}")]
-        done = demo.policy("run", TREE, demo.QUESTION, *models, "--base-url", f"{server.url}/v1", "--agents", agents)
-    shown = "--model main=openai:main --model explore=openai:explore \\\n    --agents"
-    command = f'policy run {TREE} "{demo.QUESTION}" \\\n    {shown} {agents} …'
-    lines = [line for line in done.stdout.splitlines() if not RUN_ID.fullmatch(line)]
-    return "\n".join(["```console", f"$ {command}", *lines, "```"])
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -136,6 +122,6 @@ PARTS: dict[str, Callable[[], str]] = {
         example,
         run,
         tree,
-        tree_run,
+        explained,
     )
 }
