@@ -74,7 +74,8 @@ include_patterns = ["docs/**.md", "spec_examples/**.md", "tests/README.md", "ben
 exclude_patterns = [".*", "build", "**/node_modules"]
 # Headings get the anchors that they have on the usual hosts of repositories.
 myst_heading_anchors = 6
-suppress_warnings = ["myst.header"]
+# What a terminal shows is no language: its colours may give up.
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 
 html_theme = "furo"
 html_title = "policy-lang"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterable
 
 import demo
@@ -22,11 +21,6 @@ from engine.core.vocabulary import (
 )
 
 RUN_ID = re.compile(r" *run +[0-9a-f]{32}")
-AFTER = re.compile(r"[0-9.]+ m?s after")
-"""How long a run has lasted at a step."""
-
-FINAL_STEP = 22
-"""The step of the demonstration's run at which its final call is decided."""
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -120,17 +114,6 @@ def explained() -> str:
     text = (demo.ROOT / "tests/e2e/explained/final_call.txt").read_text(encoding="utf-8")
     text = text.replace("TIME after", "0.14 s after").replace("run RUN", "run order-17")
     return f"```console\n$ policy explain runs.sqlite --run order-17 --step 22\n{text}```"
-
-
-def explained() -> str:
-    """Why the final call of the demonstration's run was decided, from its journal."""
-    with tempfile.TemporaryDirectory() as folder:
-        journal = f"{folder}/runs.sqlite"
-        run = demo.rehearsed("--journal", journal)[0].stdout
-        name = RUN_ID.findall(run)[-1].split()[-1]
-        told = demo.policy("explain", journal, "--run", name, "--step", str(FINAL_STEP)).stdout
-    told = AFTER.sub("0.14 s after", told.replace(name, "order-17").replace(journal, "runs.sqlite")).rstrip()
-    return f"```console\n$ policy explain runs.sqlite --run order-17 --step {FINAL_STEP}\n{told}\n```"
 
 
 PARTS: dict[str, Callable[[], str]] = {
