@@ -25,8 +25,12 @@ SHOWN = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from policy_lang.importing.frameworks import all_frameworks
+
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    known = "\n".join(f"  {framework.name:<17}{framework.title}" for framework in all_frameworks())
     parser.epilog = (
+        f"names for --from:\n{known}\n\n"
         "exit codes: 0 every limit is in the policy, 1 some are not (named on the standard error),\n"
         "            2 no policy can be made of the file, or it cannot be read or written"
     )

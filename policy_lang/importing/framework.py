@@ -142,12 +142,13 @@ class Import:
 
     @contextmanager
     def agent(self, name: str) -> Iterator[None]:
-        """What is read within is about the agent of that name."""
-        before, self.block = self.block, self.draft.agent(name)
+        """What is read within is about the agent of that name, and is finished with it."""
+        before, self.block, self.kept = (self.block, self.kept), self.draft.agent(name), {}
         try:
             yield
+            self.framework.finish(self)
         finally:
-            self.block = before
+            self.block, self.kept = before
 
     # ---- the account
 
@@ -362,15 +363,20 @@ def cost(scope: str, why: str) -> Handler:
         most = into.dollars(value)
         if most is None:
             return
-        limit, block = Limit("cost", most, scope), into.block
-
-        def say() -> None:
-            into.block = block
-            if into.draft.prices:
-                into.limit(value, limit, why)
-            else:
-                into.lose(value, f"cost needs the price of each model: add `{limit.text()}` with a block `prices`")
-
-        into.later.append(say)
+        priced(value, Limit("cost", most, scope), why, into)
 
     return translate
+
+
+def priced(value: Value, limit: Limit, why: str, into: Import) -> None:
+    """A limit on cost, if it turns out that the file has prices; else it is told."""
+    block = into.block
+
+    def say() -> None:
+        into.block = block
+        if into.draft.prices:
+            into.limit(value, limit, why)
+        else:
+            into.lose(value, f"cost needs the price of each model: add `{limit.text()}` with a block `prices`")
+
+    into.later.append(say)

@@ -54,48 +54,39 @@ def _component(value: Value, into: Import) -> None:
 def _participants(value: Value, into: Import) -> None:
     """One agent is the policy's run; of several, each has a block."""
     agents = value.items or [value]
-    into.kept["participants"] = value
     if len(agents) == 1:
         _component(agents[0], into)
         return
     into.kept["team"] = value
-    for number, one in enumerate(agents):
-        config = one.mapping.get("config", one)
-        name = config.mapping.get("name")
-        with into.agent(
-            name.data if name and isinstance(name.data, str) and name.data.strip() else f"agent {number + 1}"
-        ):
-            before = {key: into.kept.pop(key, None) for key in ("max_tool_iterations", "reflect_on_tool_use")}
+    for number, one in enumerate(agents, 1):
+        name = one.mapping.get("config", one).mapping.get("name")
+        told = name.data.strip() if name and isinstance(name.data, str) else ""
+        with into.agent(told or f"agent {number}"):
             _component(one, into)
-            _rounds(into)
-            for key in before:
-                into.kept.pop(key, None)
 
 
 def _finish(into: Import) -> None:
     """What a turn of a team is depends on how many calls the agent makes in it."""
     turns = [key for key in ("max_turns", "max_messages") if _set(into, key)]
-    if not turns:
-        _rounds(into)
+    team = "team" in into.kept
+    if turns and not team and _calls_a_turn(into) == 1:
+        _one_call_a_turn(turns, into)
         return
-    alone = "team" not in into.kept and _calls_a_turn(into) == 1
+    what = "the turns of all agents of a team" if team else "an agent's answers, of several model calls each"
     for key in turns:
-        if not alone:
-            several = "team" in into.kept
-            what = "the turns of all agents of a team" if several else "an agent's answers, of several model calls each"
-            into.lose(into.kept[key], f"counts {what}; here a limit is of one run")
-        elif key == "max_turns":
+        into.lose(into.kept[key], f"counts {what}; here a limit is of one run")
+    _rounds(into)
+
+
+def _one_call_a_turn(turns: list[str], into: Import) -> None:
+    for key in turns:
+        if key == "max_turns":
             counted("llm_calls", _TURNS, least=1)(into.kept[key], into)
         else:
             _messages(into.kept[key], into)
-    for key, same in (
-        ("max_tool_iterations", "a turn is one model call"),
-        ("reflect_on_tool_use", "no further call follows"),
-    ):
-        if alone and _set(into, key):
-            into.same(into.kept[key], same)
-    if not alone and "team" not in into.kept:
-        _rounds(into)
+    same = {"max_tool_iterations": "a turn is one model call", "reflect_on_tool_use": "no further call follows"}
+    for key in filter(lambda key: _set(into, key), same):
+        into.same(into.kept[key], same[key])
 
 
 _TURNS: Final = (
@@ -116,31 +107,26 @@ def _messages(value: Value, into: Import) -> None:
 
 
 def _rounds(into: Import) -> None:
-    value = into.kept.get("max_tool_iterations")
-    reflect = into.kept.get("reflect_on_tool_use")
+    """What one agent does by itself."""
+    value, reflect = into.kept.get("max_tool_iterations"), into.kept.get("reflect_on_tool_use")
     reflects = _truth(into, "reflect_on_tool_use")
     if value is None or value.data is None:
         if reflect is not None and reflects:
-            into.limit(
-                reflect,
-                Limit("llm_calls", 2, then="finalize"),
-                "one round of tools, and a call without for the answer.",
-            )
+            why = "one round of tools, and a call without tools for the answer."
+            into.limit(reflect, Limit("llm_calls", 2, then="finalize"), why)
         elif reflect is not None:
             into.same(reflect, "no further call follows")
         return
     most = into.number(value, 1)
     if most is None:
         return
-    if reflects:
-        why = f"{most} calls may ask for tools, and the one that reflects, without tools, is one more."
-        into.limit(value, Limit("llm_calls", most + 1, then="finalize"), why)
-    else:
-        why = (
-            "model calls. There as here the tools of the last one run. There their results are the answer, here the "
-            "run ends as incomplete."
-        )
-        into.limit(value, Limit("llm_calls", most), why)
+    why = f"{most} calls may ask for tools, and the one that reflects, without tools, is one more."
+    plain = (
+        "model calls. There as here the tools of the last one run. There their results are the answer, here the run "
+        "ends as incomplete."
+    )
+    limit = Limit("llm_calls", most + 1, then="finalize") if reflects else Limit("llm_calls", most)
+    into.limit(value, limit, why if reflects else plain)
     if reflect is not None:
         into.same(reflect, "it is what happens after the last round")
 

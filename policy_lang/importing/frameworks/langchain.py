@@ -219,7 +219,9 @@ def _middleware(value: Value, into: Import) -> None:
     into.kept["middleware"] = value
     for one in value.items or [value]:
         kind, settings = _named(one)
-        if kind in _KINDS:
+        if kind in _KINDS and isinstance(one.data, str):
+            into.lose(one, "its settings are not in the file")
+        elif kind in _KINDS:
             _KINDS[kind](settings, into)
         else:
             into.lose(one, "this middleware sets no limit that this import knows")

@@ -38,8 +38,10 @@ def _finish(into: Import) -> None:
     """Retries first, then the fallbacks: one ladder for each reason that has either."""
     retries = _retries(into)
     chains = _chains(into)
-    if not retries and (wait := into.kept.get("retry_after")):
-        into.same(wait, "nothing is tried again, so nothing waits")
+    if wait := into.kept.get("retry_after"):
+        into.same(
+            wait, "it is the first wait of the retries" if retries else "nothing is tried again, so nothing waits"
+        )
     if model := into.kept.get("model"):
         into.left(model, "no limit")
     for reason in sorted(retries.keys() | chains.keys(), key=lambda reason: (reason == "*", reason)):
@@ -106,9 +108,7 @@ def _chain(value: Value, into: Import) -> list[str]:
     own = into.kept.get("model")
     name = own.data if own is not None and isinstance(own.data, str) else None
     if len(groups) > 1 and name not in groups and "*" not in groups:
-        into.lose(
-            value, "chains for several models: a policy has one chain for a reason, that of the model it begins with"
-        )
+        into.lose(value, "chains for several models, and the file does not say which one a run begins with")
         return []
     chosen = name if name in groups else "*" if "*" in groups else next(iter(groups))
     return [text for _, text in into.texts(groups[chosen])]

@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.core.vocabulary import RESOURCES
 from policy_lang.importing.draft import UNITS, Clause, Limit
-from policy_lang.importing.framework import Framework, Handler, Import, inside
+from policy_lang.importing.framework import Framework, Handler, Import, inside, priced
 from policy_lang.importing.values import Value, Wrong
 from policy_lang.quantities import COUNT, DURATION, MONEY, Quantity, decimal, misfit, parse
 from policy_lang.texts import quote
@@ -72,11 +72,13 @@ def _limit(value: Value, most: Value, settings: dict[str, Value], resource: str,
         )
         then = "stop"
     elif then == "stop" and reserve is not None:
-        into.wrong(
-            settings["reserve"], Wrong("a `reserve` is kept for the call of a `finalize`", "write `then: finalize`")
-        )
+        into.wrong(settings["reserve"], Wrong("a `reserve` is for the call of a `finalize`", "write `then: finalize`"))
         return
-    into.limit(value, Limit(resource, size, scope, reserve, then=then), "")
+    limit = Limit(resource, size, scope, reserve, then=then)
+    if resource == "cost":
+        priced(value, limit, "", into)
+    else:
+        into.limit(value, limit, "")
 
 
 _STOP: Final = Value("stop", "", *[(0, 0)] * 2)  # type: ignore[arg-type]
