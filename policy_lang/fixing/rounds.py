@@ -166,12 +166,17 @@ class _Trial:
 
 
 def _cured(part: list[Diagnostic], old: Look, new: Look) -> bool:
-    """Are findings gone with their fixes? What only removes text may uncover the next of the same kind."""
+    """Are findings gone with their fixes? What makes the text shorter may uncover the next of the same kind."""
     if _cut(old):
         return _unread(new) < _unread(old)
     before, after = (Counter((f.code, f.message) for f in look.findings) for look in (old, new))
-    wanted = Counter((f.code, f.message) for f in part if any(edit.replacement for edit in f.fix))
+    wanted = Counter((f.code, f.message) for f in part if not _shortens(f.fix))
     return all(after[key] <= before[key] - many for key, many in wanted.items())
+
+
+def _shortens(fix: Sequence[Edit]) -> bool:
+    """So that it can be done so often only."""
+    return sum(len(edit.replacement) - (edit.span.end - edit.span.start) for edit in fix) < 0
 
 
 def _cut(look: Look) -> bool:
