@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from engine.core.budgets import Budget, budget_of
+from engine.core.giving import within
 from engine.core.narrowing import narrowed
 from engine.core.policy import Policy
 from engine.core.pooling import Node
@@ -151,6 +152,11 @@ class Role:
         if policy.fingerprint() == self.compiled.fingerprint:
             return self
         return replace(self, compiled=compile(policy))
+
+    def within(self, budget: Mapping[str, int]) -> Role:
+        """The same agent with a budget that the host gives it, where that is less than is written."""
+        policy = within(self.compiled.policy, budget)
+        return self if policy is self.compiled.policy else self.under(policy)
 
     def narrowed(self, node: Node) -> Role:
         """The same agent with the budget that its node was given at its spawn, where that is less than is written."""

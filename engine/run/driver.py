@@ -32,7 +32,7 @@ from engine.run.inputs import Input, by_name, opening
 from engine.run.listeners import Observer
 from engine.run.migration import migrated
 from engine.run.priced import all_priced
-from engine.run.records import HostRecord, other_policy, record_of, recorded_spec, steps_of
+from engine.run.records import HostRecord, budget_given, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
 from engine.run.resolvers import Resolver
 from engine.run.result import OpenRequest, RunResult
@@ -310,12 +310,13 @@ class Driver:
         self, record: RunRecord, journal: Store, told: Stream | None, claim: Claim, cause: str, migrate: bool
     ) -> RunHandle:
         """A tree of the journal goes on."""
-        if migrate and (changed := migrated_tree(journal, record.run, self._role, self._clock())):
+        role = self._role.within(budget_given(record))
+        if migrate and (changed := migrated_tree(journal, record.run, role, self._clock())):
             journal.rebind(*changed)
             record = journal.record(record.run)
-        tree = self._tree(record.run, journal, record.thread, told)
-        if record.fingerprint != self.compiled.fingerprint:
-            raise other_policy(record, self.compiled)
+        tree = self._tree(record.run, journal, record.thread, told, role)
+        if record.fingerprint != role.compiled.fingerprint:
+            raise other_policy(record, role.compiled)
         handle = self._going.grow(tree, told, claim)
         regrow(tree, journal, cause)
         return handle
@@ -340,8 +341,8 @@ class Driver:
         )
         return self._going.alone(self._role, spec, journal, told, claim, steps_of(loaded), cause)
 
-    def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None) -> Tree:
-        return self._going.tree(root, self._role, store, thread, self._claims.thread_used(thread), told)
+    def _tree(self, root: str, store: Store, thread: str | None, told: Stream | None, role: Role | None = None) -> Tree:
+        return self._going.tree(root, role or self._role, store, thread, self._claims.thread_used(thread), told)
 
     def _store(self) -> Store:
         return self.journal if self.journal is not None else MemoryStore()

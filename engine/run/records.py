@@ -77,6 +77,11 @@ def host_record(record: RunRecord) -> HostRecord:
     return msgspec.json.decode(record.host, type=HostRecord)
 
 
+def budget_given(record: RunRecord) -> dict[str, int]:
+    """What the host gave the node of a run by resource, beside the policy."""
+    return next(reversed(host_record(record).budgets), {})
+
+
 def resolvers_of(policy: Policy, host: Host) -> tuple[str, ...]:
     """The functions that the policy names and the host has."""
     return tuple(name for name in policy.resolvers() if name in host.resolvers)

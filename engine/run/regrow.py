@@ -19,7 +19,7 @@ from engine.core.state import Outcome, State, total
 from engine.run.booking import Account
 from engine.run.clocks import History, activity_of, wind
 from engine.run.effects import RunSpec, model_key, settles
-from engine.run.records import HostRecord, host_record, recorded_spec, role_below, steps_of
+from engine.run.records import HostRecord, budget_given, recorded_spec, role_below, steps_of
 from engine.run.result import result_of
 from engine.run.seat import WAKE, Seat
 from engine.run.tree import Tree
@@ -77,8 +77,7 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
         role = role.under(Policy.model_validate_json(record.policy))
         assert parent is not None
         seat = tree.seat(parent, id, role)
-    if budgets := host_record(record).budgets:
-        seat.asked = budgets[-1]
+    seat.asked = budget_given(record)
     seat.run = record.run
     seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
     return seat

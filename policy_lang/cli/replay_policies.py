@@ -50,24 +50,27 @@ class Policies:
 
     def _under(self, other: Policy, record: RunRecord) -> Policy:
         """What the other policy is for this run: for an agent's, its block, and no more than it was given then."""
+        from engine.core.giving import within
+        from engine.core.narrowing import narrowed_alike
+
         budgets = _budgets(record)
         if not record.depth:
-            return _within(other, budgets[-1])
+            return within(other, budgets[-1])
         above = self._nodes.get((record.node or record.run).rpartition(".")[0])
         if above is None:  # the host has never woken the one above
             return self._below(other, record, budgets)
-        from engine.core.narrowing import narrowed_alike
-
         written = self._own(above).of_agent(record.agent)
         alike = narrowed_alike(self._under(other, above).of_agent(record.agent), written, self._own(record))
-        return _within(alike, budgets[-1])
+        return within(alike, budgets[-1])
 
     def _below(self, other: Policy, record: RunRecord, budgets: Sequence[dict[str, int]]) -> Policy:
         """The blocks on the way from the top to a run, each with the budget that the host gave for it."""
-        policy = _within(other, budgets[0])
+        from engine.core.giving import within
+
+        policy = within(other, budgets[0])
         agents = self._own(record).name.split("/")[-record.depth :]
         for agent, budget in zip(agents, budgets[1:], strict=True):
-            policy = _within(policy.of_agent(agent), budget)
+            policy = within(policy.of_agent(agent), budget)
         return policy
 
 
@@ -83,16 +86,3 @@ def _budgets(record: RunRecord) -> Sequence[dict[str, int]]:
     except msgspec.MsgspecError:  # hosts of another kind keep that in their own way
         return nothing
     return budgets if len(budgets) == record.depth + 1 else nothing
-
-
-def _within(policy: Policy, budget: dict[str, int]) -> Policy:
-    """The policy of a node that was given this budget when it was spawned."""
-    if not budget:
-        return policy
-    from engine.core.budgets import budget_of
-    from engine.core.ledger import Ledger
-    from engine.core.narrowing import narrowed
-
-    ledger = Ledger()
-    ledger.open("node", budget_of(policy), 0, asked=budget)
-    return narrowed(policy, ledger.nodes["node"].given)

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 from run_fakes import FINALIZE, Model, asks, forever, says
-from run_trees import agents, delegates, limit, policy
+from run_trees import Killed, Mortal, agents, delegates, limit, policy
 
 from engine.core.messages import Usage
 from engine.core.policy import Policy, ToolRule
 from engine.run.driver import Driver
-from engine.run.runtime import Refused, Runtime
+from engine.run.runtime import Node, Refused, Runtime
 from engine.store import LeaseError, MemoryStore
 
 
@@ -412,3 +412,31 @@ def test_what_a_host_had_going_is_taken_up_with_its_tree():
     assert result.run_id == "r@2"
     assert [(child.run_id, child.status) for child in result.children] == [("r.1", "completed")]
     assert all(record.ended for record in journal.runs())
+
+
+def test_a_tree_that_was_opened_with_a_budget_goes_on_with_it():
+    """Its host has died, and another driver with the same policy takes the tree up: the budget is in the journal."""
+    rules = policy(limit("llm_calls", 9, *FINALIZE, scope="subtree"))
+    store = Mortal(8)
+
+    def lookup() -> str:
+        return "nothing"
+
+    def driver():
+        model = Model(then=lambda request: asks("lookup") if request.tools else says("end"))
+        return Driver(rules, model, [lookup], journal=store)
+
+    async def first():
+        runtime = Runtime(driver())
+        runtime.wake(runtime.open(id="r", budget={"llm_calls": 3}), "Q")
+        with pytest.raises(Killed):
+            await runtime.wait(Node("r", "", "r"), 10)
+
+    asyncio.run(first())
+    store.revive()
+    result = asyncio.run(asyncio.wait_for(resumed(driver()), 10))
+    assert (result.status, result.limit.maximum, result.used.llm_calls) == ("finalized", 3, 3)
+
+
+async def resumed(driver):
+    return await driver.resume("r")
