@@ -254,7 +254,7 @@ def _columns(made: Layout) -> None:
     made.back = -half - RETURN
     at = made.edges["left"] = _column(ways["left"], made.back - AISLE, -1)
     _column([made.spots[name] for name in _LEFT if name in made.spots], at - AISLE, -1)
-    at = max(spot.width / 2 for spot in spine)
+    at = half
     ends = [made.spots[name] for name in made.order]
     last = [made.spots["finalized"]] if "finalized" in made.spots else []
     for name, column in (("right", ways["right"]), ("", ends), ("far", ways["far"]), ("", last)):

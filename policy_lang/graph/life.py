@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core.ladders import Consult, Extend, FailureStep, Fallback, Retry
+from engine.core.ladders import Consult, Extend, FailureStep, Fallback, Retry, Stop
 from engine.core.machine.build import build
 from engine.core.machine.failure_plan import FailurePlan, Occasion
 from engine.core.machine.machine import Machine, Phase, Rule
@@ -147,7 +147,7 @@ class _Life:
     def _failure(self, rule: Rule, failure: FailurePlan, step: FailureStep) -> Iterator[Told]:
         which = words.reasons(failure.rule, self.policy)
         goes_on = which if rule.effect.step == 0 else f"{which}, still"
-        if rule.id.startswith("resolved."):
+        if rule.id.startswith("resolved.") or _behind_stop(failure, rule.effect.step):
             return
         if isinstance(step, Retry):
             yield "", "calling", f"{goes_on}: {words.retried(step)}"
@@ -234,6 +234,12 @@ def _sorted(ends: tuple[str, str], items: list[Item]) -> tuple[Item, ...]:
         return first, item.origin.file, item.origin.line
 
     return tuple(sorted(items, key=place))
+
+
+def _behind_stop(failure: FailurePlan, place: int) -> bool:
+    """Nothing comes to a step behind a ``stop``, unless a consultant may choose it."""
+    before = [step for position, step in failure.steps() if position < place]
+    return any(isinstance(step, Stop) for step in before) and not any(isinstance(step, Consult) for step in before)
 
 
 def _only_asks(rule: ToolRule) -> bool:

@@ -103,7 +103,7 @@ def text(words: str) -> str:
 
 def _char(char: str, before: str, after: str) -> str:
     # Within a word signs mean nothing either, but for the dot of `1.`, which begins a list.
-    inside = before[-1:].isalnum() and (after[:1].isalnum() or char in ".%") and after[:1] != char
+    inside = before[-1:].isalnum() and (after[:1].isalnum() or char in ".%_") and after[:1] != char
     if char.isalnum() or char in _PLAIN or (char in "_-.%" and inside and not before.isdigit()):
         return char
     if not char.isprintable():

@@ -134,7 +134,8 @@ class _Drawing:
     def _at(self, label: Label) -> str:
         """The places of all its items: who points at the arrow itself means them all."""
         places = [self.place(item.origin) for item in label.arrow.items if item.origin] if self.place else []
-        return f' data-at="{" ".join(dict.fromkeys(places))}"' if places else ""
+        known = " ".join(place for place in dict.fromkeys(places) if place)
+        return f' data-at="{known}"' if known else ""
 
     def _arrow(self, label: Label) -> Iterator[str]:
         source, target = label.arrow.source, label.arrow.target

@@ -30,6 +30,7 @@ def tree(policy: Policy, reached: dict[str, Reach]) -> tuple[Box, ...]:
 def _shared(policy: Policy, agents: Agents) -> Box:
     items = [Item(_tree_limit(limit), limit.origin) for limit in agents.limits if limit.max is not None]
     pools = [plan for plan in plans_of(policy) if plan.limit.scope == "subtree"]
+    pools.sort(key=lambda plan: (plan.limit.origin.file, plan.limit.origin.line) if plan.limit.origin else ("", 0))
     for plan in pools:
         how = ", a part set aside for each" if plan.resource in agents.carve else " for all together"
         items.append(Item(f"{words.much(plan, plan.maximum)}{how}", plan.limit.origin))

@@ -52,6 +52,12 @@ def _scope(plan: Plan) -> str:
     return _SCOPES[chosen or "run"] if chosen != RESOURCES[plan.resource].scope else ""
 
 
+def _granted(plan: Plan, position: int) -> str:
+    """What people may have added by then, where the ladder asks them before."""
+    asked = plan.question()
+    return " and what was granted" if asked and asked[0] < position else ""
+
+
 def much(plan: Plan, value: int) -> str:
     """``5 rounds of tools``, ``200k tokens``, ``$2.50``."""
     if plan.resource in _SHORT:
@@ -62,8 +68,7 @@ def much(plan: Plan, value: int) -> str:
 
 def used_up(plan: Plan, position: int = 0) -> str:
     """Nothing more fits: why a run ends, or a person or the host is asked."""
-    most, scope = maximum(plan, position), _scope(plan)
-    granted = " and what was granted" if (asked := plan.question()) and asked[0] < position else ""
+    most, scope, granted = maximum(plan, position), _scope(plan), _granted(plan, position)
     if plan.resource == "wall":
         return f"{amount('wall', most)} are over{scope}"
     if most == 0:
@@ -83,7 +88,7 @@ def last_one(plan: Plan, position: int, *, reactive: bool) -> str:
         return f"{left} of {much(plan, most)} left{scope}"
     if most == 0 or (reactive and plan.resource != "unknown_tools"):
         return used_up(plan, position)
-    return f"after {much(plan, most)}{scope}"
+    return f"after {much(plan, most)}{_granted(plan, position)}{scope}"
 
 
 def more(plan: Plan, step: Extend) -> str:
