@@ -55,7 +55,7 @@ from policy_lang.source import Span
 
 def check(policy: Subject, report: Report) -> None:
     first: dict[Any, Case] = {}
-    for case in policy.resolved.cases:
+    for case in sorted(policy.resolved.cases, key=lambda case: not case.imported):  # what is imported stays
         known = first.setdefault((case.agent, _said(case.given), _said(case.lines)), case)
         if known is not case and not case.imported:
             report.warn(

@@ -6,17 +6,21 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lang_policies import Writer, policies
 
 import policy_lang
 from engine.core import decisions as d
+from engine.core.events import ClientInfo
 from engine.core.messages import Usage
 from engine.core.policy import Policy
 from engine.core.step import compile
+from engine.core.vocabulary import PLACEHOLDERS
 from engine.testing.host import Host
 from engine.testing.worlds import Tool, Turn, World
+from engine.verify.reference_breaker import Done, trips
 from engine.verify.unfired import decided
 from policy_lang import checks
 from policy_lang.checking import STRICT, findings_of
@@ -137,3 +141,88 @@ def test_a_breaker_that_never_trips_skips_nothing(trips: int, limit: int, kind: 
     assert not (never and skipped), text
     if trips < limit:
         assert skipped, text
+
+
+# ---- rules about single statements
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from(["failures", "same_args", "alternating", "failure_rate"]), max_size=3, unique=True),
+    st.data(),
+)
+def test_a_detector_that_never_decides_opens_nothing_earlier(kinds: list[str], data: Any) -> None:
+    """Without it the breaker opens after the same executions, whatever they are."""
+    shapes = {
+        "failures": st.integers(2, 5).map("failures {}".format),
+        "same_args": st.integers(2, 5).map("same_args {}".format),
+        "alternating": st.sampled_from([4, 6]).map("alternating {}".format),
+        "failure_rate": st.integers(2, 5).map("failure_rate 50% of {}".format),
+    }
+    lines = [f"  trip   {data.draw(shapes[kind])}" for kind in kinds]
+    lines += ["  per    args"] if data.draw(st.booleans()) else []
+    text = "\n".join(['policy "a" lang 1', 'breaker "*" {', *lines, "  reset  never", "}", ""])
+    found = [finding for finding in lint_text(text) if finding.code == "P381"]
+    idle = {finding.primary.span.line for finding in found}
+    if not found:
+        return
+    breaker = policy_lang.loads(text).breakers[0]
+    places = [number for number, line in enumerate(text.splitlines(), 1) if "trip" in line]
+    left = [trip for trip, place in zip(breaker.trips, places, strict=True) if place not in idle]
+    size = 2 if breaker.per_args else 3
+    history: list[Done] = []
+    for _ in range(8):
+        args = "a" if breaker.per_args else data.draw(st.sampled_from("abc"[:size]))
+        history.append(Done(data.draw(st.booleans()) or data.draw(st.booleans()), args, "", 1))
+        opened = [any(trips(detector, history) for detector in some) for some in (breaker.trips, left)]
+        assert opened[0] is opened[1], text
+        if opened[0]:
+            return
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.booleans())
+def test_a_fallback_without_a_finding_is_taken(most: int, clients: int, attempts: bool) -> None:
+    names = [f"c{number}" for number in range(clients)]
+    text = (
+        f'policy "a" lang 1\nlimits {{\n  llm_calls  {most}\n}}\n'
+        f"on llm_failure overloaded  {'retry 1  then ' if attempts else ''}fallback {' -> '.join(names)}  then stop\n"
+    )
+    late = {f.primary.span.text for f in lint_text(text) if f.code == "P374"}
+    known = tuple(ClientInfo(each, each) for each in names)
+    failing = World(turns=tuple(Turn(failure="overloaded") for _ in range(20)), clients=known)
+    steps = Host(compile(policy_lang.loads(text)), failing).run()
+    asked = {step.decision.client for step in steps if isinstance(step.decision, d.Call)} & set(names)
+    assert asked == set(names[: most - 1])
+    assert late == set(names[most - 1 : most]), text
+
+
+CALLS = "limits {\n  llm_calls  9\n}\n"
+BROKEN = 'breaker "*" {\n  trip       same_args 2\n  reset      never\n  when_open  '
+ASKS, FAILS = Turn(tools=(Tool(),)), Turn(tools=(Tool(status="failed"),))
+
+TEXTS = {
+    "a limit": ("limits {\n  llm_calls  1  then finalize TEXT\n}\n", Turn()),
+    "a failed call": (CALLS + "on llm_failure *  finalize TEXT\n", Turn(failure="overloaded")),
+    "a denied tool": (CALLS + 'tool "*"  deny TEXT\n', ASKS),
+    "a limited tool": (CALLS + 'tool "*"  limit 0 TEXT\n', ASKS),
+    "a skipped tool": (CALLS + BROKEN + "skip TEXT\n}\n", FAILS),
+    "a final call because of a breaker": (CALLS + BROKEN + "finalize TEXT\n}\n", FAILS),
+    "a notice": (CALLS + "at 10% of llm_calls  tell TEXT\n", ASKS),
+    "a refused round": (
+        "limits {\n  tool_iterations  1  then finalize\n}\nfinalization {\n  mode  reactive TEXT\n}\n",
+        ASKS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_what_nothing_fills_in_is_sent_as_it_is_written(name: str, placeholder: str) -> None:
+    shape, turn = TEXTS[name]
+    text = 'policy "a" lang 1\n' + shape.replace("TEXT", f'"<{{{placeholder}}}>"')
+    unfilled = "P377" in {finding.code for finding in lint_text(text)}
+    steps = Host(compile(policy_lang.loads(text)), World(turns=(turn,) * 9)).run()
+    sent = repr([step.decision for step in steps])
+    assert "<" in sent, "the text is used"
+    assert (f"<{{{placeholder}}}>" in sent) is unfilled
