@@ -76,13 +76,11 @@ def _look(args: argparse.Namespace) -> _Told:
         raise NotFound(f"{args.file}: run {record.run} has no steps: it was written down, and never began")
     if not 1 <= number <= len(steps):
         raise NotFound(f"{args.file}: run {record.run} has the steps 1 to {len(steps)}, and no step {number}")
-    from policy_lang.why import Explainer
+    from engine.core.step import compile, replay
+    from policy_lang.why import explain_decision
 
-    explainer = Explainer(policy)
-    state = explainer.compiled.initial
-    for step in steps[: number - 1]:
-        state, _ = explainer.compiled.step(state, step.event)
-    explanation = explainer.explain(state, steps[number - 1].event)
+    state = replay(compile(policy), (step.event for step in steps[: number - 1]))
+    explanation = explain_decision(policy, state, steps[number - 1].event)
     remarks = (*_migrations(recorded, number), *_otherwise(recorded, number, explanation))
     return _Told(recorded, status, policy.name, number, explanation, remarks)
 
@@ -131,7 +129,8 @@ def _migrations(recorded: Recorded, number: int | None = None) -> tuple[str, ...
     except msgspec.MsgspecError:  # hosts of another kind keep that in their own way
         return ()
     return tuple(
-        f"since step {each.seq + 1} the run goes on otherwise ({each.change}); that explains the steps before too"
+        f"since step {each.seq + 1} the run goes on otherwise ({each.change}),"
+        " and the steps before are explained by that too"
         for each in changes
         if number is None or number <= each.seq
     )

@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.core import events as e
 from engine.core.policy import Policy
 from engine.core.step import compile
 from engine.rehearsal import Rehearsal
+from engine.run.records import HostRecord, Migration
 from engine.store import RunRecord
 from engine.store.sqlite import SqliteStore
 
@@ -303,6 +305,19 @@ def test_a_policy_that_this_release_cannot_read(written: Path) -> None:
     done = policy("explain", str(written), "--run", "begun", "--step", "1")
     assert (done.returncode, "use the release that wrote it" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_that_has_gone_on_under_another_policy(written: Path) -> None:
+    change = "limit llm_calls: 1 in the journal, 2 now"
+    host = HostRecord("main", {}, migrations=(Migration(1, 1_200, change, "before", "small", 0),))
+    db = sqlite3.connect(written)
+    db.execute("UPDATE runs SET host = ?", (msgspec.json.encode(host).decode(),))
+    db.commit()
+    db.close()
+    told = f"Note: since step 2 the run goes on otherwise ({change}), and the steps before are explained by that too."
+    assert told in policy("explain", str(written), "--run", "begun").stdout
+    assert told in policy("explain", str(written), "--run", "begun", "--step", "1").stdout
+    assert "Note" not in policy("explain", str(written), "--run", "begun", "--step", "2").stdout
 
 
 def test_a_journal_that_says_otherwise(written: Path) -> None:
