@@ -14,8 +14,9 @@ import pytest
 from policy_lang.testing.loading import load
 from policy_lang.testing.outcome import run
 
-FOLDERS = ("call_limits", "error_control")
-"""Those whose rules are about one run: what happens inside an agent is no part of a test."""
+FOLDERS = ("call_limits", "error_control", "budgets")
+FREE = {"tokens": {"500 -> 499", "500 -> 501"}}
+"""Numbers that are to change nothing: an agent that is promised more than there is gets what there is."""
 EXAMPLES = [
     path
     for folder in FOLDERS
@@ -47,7 +48,8 @@ def test_every_number_is_pinned(example: Path, tmp_path: Path) -> None:
         if suite.errors:
             continue  # it does not even load
         compiled = suite.compiled()
-        if all(run(compiled, case).failure is None for case in suite.cases):
+        unnoticed = all(run(compiled, case).failure is None for case in suite.cases)
+        if unnoticed and change.partition(": ")[2] not in FREE.get(example.stem, ()):
             survivors.append(change)
     assert survivors == []
 
