@@ -90,7 +90,7 @@ class Prover:
         verdicts: list[Verdict] = []
         effort = Effort()
         if laws:
-            found, effort = self._laws()
+            found, effort = self.laws()
             verdicts += [*found, self._end()]
         verdicts += [self._claim(promise) for promise in promises_of(self.policy, claims)]
         seconds = time.perf_counter() - began
@@ -99,7 +99,8 @@ class Prover:
 
     # ---- laws
 
-    def _laws(self) -> tuple[list[Verdict], Effort]:
+    def laws(self) -> tuple[list[Verdict], Effort]:
+        """Verdicts about all laws, from one search."""
         laws = laws_of(self.policy)
         found = self._explore("laws", around(self.compiled.machine, self.policy, FREE), laws)
         if not found.cut:
@@ -164,9 +165,9 @@ class Prover:
                 return Verdict("end", "end", "unknown", says, why, effort=effort)
         spelt = (("calls", "model call"), ("attempts", "further attempt"), ("rounds", "round"), ("tools", "tool call"))
         counted = [_many(number, word) for what, word in spelt if (number := most[what])]
-        if not self._endless_rounds():
-            says = f"{says} after at most {_listed(counted)}"
-        elif most["tools"]:
+        if not most["tools"] or not self._endless_rounds():
+            says = f"{says} after at most {_listed(counted)}" if counted else f"{says} before its first call"
+        else:
             bound = "; in a round there may be any number of tools, unless `tool_calls` is limited"
             says = f"{says} after at most {_listed(counted[:-1])}{bound}"
         return Verdict("end", "end", "proved", says, effort=effort)
