@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_pools_laws import played as among_others
 
 from engine.core import decisions as d
 from engine.core import events as e
@@ -19,7 +21,7 @@ from engine.testing.drawn_events import hostile_events
 from engine.testing.drawn_policies import error_policies, policies
 from engine.testing.drawn_questions import asking_policies, asking_worlds
 from engine.testing.drawn_worlds import error_worlds, worlds
-from engine.testing.host import Host
+from engine.testing.host import Host, Step
 from engine.testing.worlds import World
 from policy_lang.why import Explainer, Explanation, fields, questions, variables
 
@@ -28,6 +30,9 @@ ANY_WORLD = st.one_of(worlds(), error_worlds(), asking_worlds())
 
 OF_STATE = ("call.final", "attempt.final", "answered.final", "stopped")
 """Rules that stand for a line which the state remembers: what made the call final, how the run was to end."""
+
+OF_THE_TREE = ("above", "wall_above", "rounds_above", "tools_above", "refused")
+"""Words of rules that stand for the line of an agent above, which the tree has shown."""
 
 
 def played(policy: Policy, world: World) -> Host:
@@ -51,8 +56,18 @@ def lines(decision: d.AnyDecision) -> dict[str, str]:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ANY_POLICY, ANY_WORLD)
 def test_every_step_is_explained_by_the_rule_that_decided(policy: Policy, world: World) -> None:
+    check(policy, played(policy, world).steps)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(ANY_POLICY, worlds(), st.integers(0, 2**32))
+def test_so_is_every_step_of_a_run_among_others(policy: Policy, world: World, seed: int) -> None:
+    check(policy, among_others(policy, world, seed).steps)
+
+
+def check(policy: Policy, steps: Iterable[Step]) -> None:
     explainer, tracer = Explainer(policy), Tracer(policy)
-    for step in played(policy, world).steps:
+    for step in steps:
         told = explainer.explain(step.before, step.event)
         assert (told.decision, told.after, told.because) == (step.decision, step.after, step.decision.because)
         assert str(told)
@@ -66,7 +81,7 @@ def test_every_step_is_explained_by_the_rule_that_decided(policy: Policy, world:
         assert not told.because or told.because in said(told) | set(lines(told.decision).values()), told
         own = tracer.step(step.before, step.event).looks[-1].reaction.rule
         assert told.rule == own.id
-        if own.id not in OF_STATE:
+        if own.id not in OF_STATE and own.effect.word not in OF_THE_TREE:
             assert told.looks[-1].rules[-1].because == own.origin
 
 
