@@ -159,7 +159,8 @@ class Loader:
             try:
                 source = self.reader(path, name)
             except Unreadable as problem:
-                self._unreadable(problem, path, word)
+                if word.span.text.startswith('"'):  # else it is told that a path stands in quotes
+                    self._unreadable(problem, path, word)
                 return None
             done = self._done[path] = self.load(path, source, stack, imported)
         if imported:
