@@ -72,6 +72,8 @@ class Files:
     def write(self, name: str, text: str) -> None:
         """Let a file have another text."""
         place = os.path.realpath(name)
+        if self._texts.get(place) == text:
+            return
         self._texts[place] = text
         self._looks = {other: look for other, look in self._looks.items() if place not in look.read}
 
@@ -80,7 +82,7 @@ class Files:
         self._read[name] = frozenset(map(os.path.realpath, paths))
 
     def depending(self, name: str) -> list[str]:
-        """The other files for which this one was read."""
+        """The other files for which this one was read, at whatever time: what is tried may be taken back."""
         place = os.path.realpath(name)
         return [other for other, read in self._read.items() if other != name and place in read]
 
@@ -89,7 +91,7 @@ class Files:
         look = self._looks.get(name)
         if look is None:
             look = self._looks[name] = self._looked(name, Source(name, self.text(name)))
-            self._read[name] = look.read
+            self._read[name] = self._read.get(name, frozenset()) | look.read
         return look
 
     def _looked(self, name: str, source: Source) -> Look:

@@ -1,4 +1,4 @@
-"""Laws of fixing: never an error more, the meaning kept where that is claimed, done when it is done, no comment lost."""
+"""Laws of fixing: no error more, the meaning kept where that is claimed, done when it is done, no comment lost."""
 
 from __future__ import annotations
 
