@@ -6,6 +6,7 @@ thing, the tighter one is kept and says so.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -28,6 +29,10 @@ ENDLESS: Final = "policy: allow P334 the settings give no time for an answer"
 EACH: Final = "policy: allow P333 every agent counts for itself there, too"
 ALLOWED: Final = "policy: allow P312 the settings say so"
 """Trying these again is worth a warning, and nevertheless what the settings say."""
+
+
+SILENCING: Final = re.compile(r"\s*policy\s*([:=]|allow|ignore|disable|suppress|noqa|off|.*\bP[0-9]{3})", re.IGNORECASE)
+"""What after a `#` would be read as the acceptance of a finding."""
 
 
 class Limit(NamedTuple):
@@ -187,7 +192,9 @@ def _said(text: str, remarks: Iterable[str], depth: int) -> Iterator[str]:
 def _remarks(remarks: Iterable[str], depth: int) -> Iterator[str]:
     for remark in remarks:
         inner = "  " if remark.startswith("- ") else ""
-        for line in textwrap.wrap(
+        lines = textwrap.wrap(
             remark, WIDTH - 2 * depth, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
-        ):
-            yield f"# {line}"
+        )
+        yield f"# {lines[0]}"
+        for line in lines[1:]:  # a word of the settings must not become a comment that silences a finding
+            yield f"# … {line.lstrip()}" if SILENCING.match(line) else f"# {line}"

@@ -116,6 +116,7 @@ class Import:
 
     def walk(self, value: Value) -> None:
         """Hand every key to its function. What contains no known key is one loss, however much is in it."""
+        self._one_agent(value)
         for key, one in value.mapping.items():
             name = snake(key)
             if handler := self.framework.keys.get(name):
@@ -134,6 +135,19 @@ class Import:
                 self.walk(one)
             elif value.items:
                 self.lose(one, f"no setting of {self.framework.title} that this import knows")
+
+    def _one_agent(self, value: Value) -> None:
+        """Mappings beside each other with the same setting are of several agents, and one policy is for one."""
+        seen: dict[str, Value] = {}
+        for key, one in value.mapping.items():
+            if snake(key) in self.framework.keys or snake(key) in self.framework.beside:
+                continue
+            for name in {snake(inner) for inner in one.mapping} & self.framework.keys.keys():
+                if other := seen.get(name):
+                    told = f"`{clean(other.key)}` has `{name}` as well, and one policy is for one agent"
+                    self.wrong(one, Wrong(told, "import each by itself"))
+                    return
+                seen[name] = one
 
     def _concerns(self, value: Value) -> bool:
         inside = [*value.mapping.values(), *value.items]
@@ -154,11 +168,11 @@ class Import:
 
     def lose(self, value: Value, why: str) -> None:
         """A key that the policy does not have, and why."""
-        self.lost.append(self._entry(value, why))
+        self.lost.append(self._unread(value, why))
 
     def left(self, value: Value, why: str) -> None:
         """A key that says nothing about limits."""
-        self.beside.append(self._entry(value, why))
+        self.beside.append(self._unread(value, why))
 
     def same(self, value: Value, why: str) -> None:
         """A key that needs no line: it is so here anyway."""
@@ -167,6 +181,11 @@ class Import:
     def wrong(self, value: Value, wrong: Wrong) -> None:
         """A value that cannot be what is meant; then no policy is written."""
         self.problems.append(Problem(value.at, f"`{value.path}`: {wrong.message}", wrong.help))
+
+    def _unread(self, value: Value, said: str) -> Entry:
+        """An entry that keeps a text to itself: among what is no limit there may be a key to something."""
+        shown = "a text" if isinstance(value.data, str) else value.shown()
+        return self._entry(value, said)._replace(shown=shown)
 
     def _entry(self, value: Value, said: str) -> Entry:
         return Entry(value.path, value.key_at, value.shown(), said)

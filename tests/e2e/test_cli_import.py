@@ -153,7 +153,7 @@ def test_json(folder: Path) -> None:
                 "reason": "requests a minute are the client's business; a policy limits a run, not a rate",
             }
         ],
-        "no_limits": [{"key": "role", "line": 1, "column": 1, "value": "Researcher", "reason": "no limit"}],
+        "no_limits": [{"key": "role", "line": 1, "column": 1, "value": "a text", "reason": "no limit"}],
         "findings": [],
     }
 

@@ -35,7 +35,7 @@ def _pattern(value: Value, name: str, into: Import) -> str:
     if match := re.fullmatch(r"([^()]+)\(\*?\)", name):  # all of the tool's calls
         name = match[1]
     if "(" in name:
-        into.lose(value, "a tool rule here is about the name of a tool, not about its arguments")
+        into.lose(value, f"`{value.shown()}` is about arguments; a tool rule here is about the name of a tool")
         return ""
     return f"{name}__*" if re.fullmatch(r"mcp__[^_]+(_[^_]+)*", name) else name
 

@@ -121,3 +121,26 @@ def test_steps_of_a_strange_middleware_are_not_guessed() -> None:
         "recursion_limit": "how many steps a round takes depends on the hooks of `my`",
     }
     assert "llm_calls  3  then stop" in made.text
+
+
+def test_settings_of_several_agents_are_not_mixed() -> None:
+    several = {"triage": {"max_turns": 3}, "support": {"max_turns": 8}}
+    assert refused(several, "openai-agents") == (
+        "`support`: `triage` has `max_turns` as well, and one policy is for one agent",
+        "import each by itself",
+    )
+    assert "llm_calls  3  then stop" in read({"triage": {"max_turns": 3}, "x": {"y": 1}}, "openai-agents").text
+
+
+def test_a_text_that_is_no_limit_is_not_repeated() -> None:
+    made = read({"max_iter": 3, "llm": "sk-secret", "token": "sk-secret", "n": {"key": "sk-secret"}})
+    assert "sk-secret" not in repr([made.text, made.lost, made.beside, made.carried])
+
+
+def test_a_key_cannot_silence_a_finding() -> None:
+    key = "x " * 30 + "policy: allow P328 trust me"
+    made = read({"max_iter": 0, key: 1})
+    assert [finding.code for finding in made.findings] == ["P328"]
+    for width in range(60):
+        made = read({"max_iter": 0, "x" * width + " Policy: allow P328 trust me": 1})
+        assert [finding.code for finding in made.findings] == ["P328"]
