@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from policy_lang.globs import LONGEST, covers, overlap
@@ -29,24 +30,38 @@ class Patterns(Generic[T]):
         self._items: dict[str, list[tuple[int, T]]] = {}
         for number, (glob, item) in enumerate(items):
             self._items.setdefault(glob, []).append((number, item))
-        self._wide: dict[int, dict[str, list[tuple[str, str, str]]]] = {}
+
+    @cached_property
+    def _wide(self) -> dict[int, dict[str, list[tuple[str, str, str]]]]:
         """Patterns with signs, by the longest text in them and its length; each with its beginning and its end."""
-        self._begin: dict[str, list[tuple[str, str]]] = {}
-        """All patterns, by the text they begin with; each with its end."""
+        found: dict[int, dict[str, list[tuple[str, str, str]]]] = {}
         for glob in self._items:
             parts = _WILD.split(glob)
-            self._begin.setdefault(parts[0], []).append((glob, parts[-1]))
             if len(parts) > 1 and len(glob) <= LONGEST:
                 text = max(parts, key=len)
-                known = self._wide.setdefault(len(text), {})
-                known.setdefault(text, []).append((glob, parts[0], parts[-1]))
-        self._begins = sorted(self._begin)
+                found.setdefault(len(text), {}).setdefault(text, []).append((glob, parts[0], parts[-1]))
+        return found
+
+    @cached_property
+    def _begin(self) -> dict[str, list[tuple[str, str]]]:
+        """All patterns, by the text they begin with; each with its end."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for glob in self._items:
+            parts = _WILD.split(glob)
+            found.setdefault(parts[0], []).append((glob, parts[-1]))
+        return found
+
+    @cached_property
+    def _begins(self) -> list[str]:
+        return sorted(self._begin)
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def covering(self, glob: str) -> list[T]:
         """What belongs to patterns that match every name that this one matches, in order."""
+        if not self._items:
+            return []
         return self._in_order({glob, "*"} if len(glob) > LONGEST else {glob, "*", *self._covering(glob)})
 
     def _in_order(self, globs: Iterable[str]) -> list[T]:
@@ -64,6 +79,8 @@ class Patterns(Generic[T]):
 
     def overlapping(self, glob: str) -> Iterator[tuple[str, list[T]]]:
         """The patterns that share a name with this one, each with what belongs to it, those that come first first."""
+        if not self._items:
+            return
         parts = _WILD.split(glob)
         fitting: list[str] = []
         for begin in self._beginning(parts[0]):

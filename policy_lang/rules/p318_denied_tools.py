@@ -28,14 +28,14 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import ToolScope, denial_of, tool_scopes
+from policy_lang.rules.tools import ToolScope, denial_of
 
 _RUNNING = (tree.ToolLimit, tree.Timeout, tree.AskFirst, tree.ToolRetry)
 """Clauses about tools that may run."""
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in tool_scopes(policy):
+    for scope in policy.tool_scopes:
         _denied_tools(scope, report)
 
 

@@ -23,11 +23,10 @@ from __future__ import annotations
 from policy_lang import tree
 from policy_lang.report import Report
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in () if policy.broken else tool_scopes(policy):
+    for scope in () if policy.broken else policy.tool_scopes:
         if any(line.data["resource"] == "wall" and line.data["max"] is not None for line in scope.limits):
             continue
         for line in scope.tools:

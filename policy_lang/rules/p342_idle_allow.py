@@ -29,12 +29,12 @@ from policy_lang.glob_index import Patterns
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import ToolScope, indexed, tool_scopes
+from policy_lang.rules.tools import ToolScope, indexed
 
 
 def check(policy: Subject, report: Report) -> None:
     around = indexed(policy.merged.tools, "deny", "ask")
-    for scope in tool_scopes(policy):
+    for scope in policy.tool_scopes:
         _idle_allows(scope, around, report)
 
 

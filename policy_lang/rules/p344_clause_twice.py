@@ -25,11 +25,10 @@ from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import tool_scopes
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in tool_scopes(policy):
+    for scope in policy.tool_scopes:
         known: dict[tuple[int, str, str], tree.Clause] = {}
         for line in scope.tools:
             for clause in line.node.clauses:

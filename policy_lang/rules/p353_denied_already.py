@@ -26,11 +26,11 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import ToolScope, denies, tool_scopes
+from policy_lang.rules.tools import ToolScope, denies
 
 
 def check(policy: Subject, report: Report) -> None:
-    for scope in tool_scopes(policy):
+    for scope in policy.tool_scopes:
         own = scope.denying[0]
         for line in scope.tools:
             if line.data["deny"] and line.data["deny_text"] is None:

@@ -30,7 +30,7 @@ from policy_lang.glob_index import Patterns
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import indexed, tool_scopes
+from policy_lang.rules.tools import indexed
 
 _CLAUSES: tuple[tuple[type[tree.Clause], str], ...] = (
     (tree.ToolLimit, "limit"),
@@ -41,9 +41,11 @@ _CLAUSES: tuple[tuple[type[tree.Clause], str], ...] = (
 
 def check(policy: Subject, report: Report) -> None:
     around = {field: indexed(policy.merged.tools, field) for _, field in _CLAUSES}
-    for scope in tool_scopes(policy):
+    for scope in policy.tool_scopes:
         for kind, field in _CLAUSES:
             own = [line for line in scope.tools if line.data[field] is not None]
+            if not own:
+                continue
             having = [indexed(own, field), around[field]] if scope.around else [indexed(own, field)]
             for line in own:
                 _excepted(line, having, kind, field, report)

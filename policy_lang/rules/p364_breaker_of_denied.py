@@ -32,11 +32,11 @@ from policy_lang import tree
 from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import denial_of, tool_scopes
+from policy_lang.rules.tools import denial_of
 
 
 def check(policy: Subject, report: Report) -> None:
-    scope = next(tool_scopes(policy))
+    scope = policy.tool_scopes[0]
     for switch in policy.merged.breakers:
         denial = denial_of(switch.data["glob"], scope) if switch.data["count_denied"] == "nothing" else None
         if denial is not None:

@@ -34,15 +34,18 @@ from policy_lang.source import Span
 
 
 def check(policy: Subject, report: Report) -> None:
+    units = [each for unit in policy.unit.chain() for each in (unit, *unit.imported())]
+    for word in ("consult", "using"):
+        if not any(word in unit.source.text for unit in units):
+            return
     chooses: dict[str, Span] = {}
     writes: dict[str, Span] = {}
-    for unit in policy.unit.chain():
-        for each in (unit, *unit.imported()):
-            for node in tree.walk(each.file):
-                if isinstance(node, tree.Consult):
-                    _remember(node.name, chooses)
-                elif isinstance(node, tree.FinalizeUsing | tree.ModeUsing):
-                    _remember(node.resolver, writes)
+    for unit in units:
+        for node in tree.walk(unit.file):
+            if isinstance(node, tree.Consult):
+                _remember(node.name, chooses)
+            elif isinstance(node, tree.FinalizeUsing | tree.ModeUsing):
+                _remember(node.resolver, writes)
     for name in chooses.keys() & writes.keys():
         place, other = (chooses, writes) if chooses[name].source is policy.unit.source else (writes, chooses)
         does = ("a step", "a text") if place is chooses else ("a text", "a step")

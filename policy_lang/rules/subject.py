@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from policy_lang.resolve import Resolved
 from policy_lang.resolve.failures import FailureLine
@@ -13,6 +13,9 @@ from policy_lang.resolve.merge_agents import Agent
 from policy_lang.resolve.statements import ThresholdLine
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from policy_lang.rules.tools import ToolScope
 
 
 class Surroundings(NamedTuple):
@@ -80,6 +83,13 @@ class Subject:
             limits = [*binding, *(wall for wall in walls if wall not in binding)]
             scopes.append(Scope(agent, agent.limits, limits, agent.thresholds, agent.failures, agent.tools))
         return scopes
+
+    @cached_property
+    def tool_scopes(self) -> list[ToolScope]:
+        """The rules for tools of the policy itself, then those of each agent that has some."""
+        from policy_lang.rules.tools import tool_scopes
+
+        return list(tool_scopes(self))
 
     @property
     def lines(self) -> list[LimitLine]:
