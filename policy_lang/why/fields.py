@@ -131,9 +131,10 @@ def _tools_above(scene: Scene, value: int) -> str:
     pools = scene.before.book.pools
     if pools is None or pools.tools is None:
         return _nothing_above(scene) if pools is None else f"no tool calls of {_ABOVE} are limited"
+    before = f", with {counted(scene.running, 'call')} of this round before it" if scene.running else ""
     if value and pools.tools_limit is not None:
-        return refusal_words(pools.tools_limit)
-    return f"{_ABOVE} leave {counted(pools.tools, 'tool call')}"
+        return f"{refusal_words(pools.tools_limit)}{before}"
+    return f"{_ABOVE} leave {counted(pools.tools, 'tool call')}{before}"
 
 
 def refusal_words(refusal: Refusal) -> str:

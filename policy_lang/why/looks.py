@@ -81,7 +81,7 @@ class Reader:
         judged = _judged_calls(before, event)
         counts = before.book.tool_counts
         chains = iter(_chains(_kept(traced.looks, len(judged))))
-        place = 0
+        place = running = 0
         for chain in chains:
             kind, last = chain[-1].reaction.event, chain[-1].reaction.rule
             call = judged[place] if kind == "tool" and place < len(judged) else None
@@ -89,8 +89,9 @@ class Reader:
                 call = _call_of(before, event, traced.decision)
             place += kind == "tool"
             for looked in chain:
-                yield Scene(self._core, event, before, looked, call, counts)
+                yield Scene(self._core, event, before, looked, call, counts, running)
             if kind == "tool" and call is not None and last.effect.kind in ("execute", "ask"):
+                running += 1
                 counts = _counted(counts, [k for k, *_ in self._core.tools.facts(call.name).limits])
 
     def _look(self, scene: Scene, line: str) -> Look:

@@ -20,7 +20,8 @@ from policy_lang.names import listed
 
 @dataclass(frozen=True)
 class Scene:
-    """One look at an event. ``call`` is the tool call it is about; ``counts`` what limits of single tools count."""
+    """One look at an event. ``call`` is the tool call it is about; ``counts`` what limits of single tools count by
+    then, and ``running`` how many calls of the round may run that were judged before it."""
 
     core: Core
     event: AnyEvent
@@ -28,6 +29,7 @@ class Scene:
     looked: Looked
     call: Proposed | None = None
     counts: tuple[int, ...] = ()
+    running: int = 0
 
     @property
     def kind(self) -> str:

@@ -211,6 +211,14 @@ def test_agents_above() -> None:
     )
 
 
+def test_tool_calls_that_agents_above_leave() -> None:
+    limit = Refusal(LimitHit("tool_calls", "subtree", "top", 4, 5), "top.policy:3")
+    shown = e.PoolsSeen(0, Pools(tools=1, tools_limit=limit))
+    text = flat(told("", [start(parent="top"), shown, call("1"), asks("1", "a", "b")]))
+    assert "No: agents above this run leave 1 tool call. [default: above]" in text
+    assert "Yes: of `tool_calls` of top 4 of 5 are taken, with 1 call of this round before it. [top.policy:3]" in text
+
+
 def test_others_of_the_tree_count() -> None:
     pools = Pools(others=(("tokens", 400),), aside=(("tokens", 150),))
     why = told("limits {\n  tokens 1000\n}\n", [start(), e.PoolsSeen(0, pools), call("1")])
