@@ -23,6 +23,10 @@ _END = "\n"
 """Between names in one long text. No tool has it in its name, but nothing forbids it."""
 
 
+_FEW = 6
+"""So many are looked at one by one: an index of them would take longer to make."""
+
+
 class Patterns(Generic[T]):
     """Patterns with what belongs to each, in an order that is kept."""
 
@@ -60,8 +64,8 @@ class Patterns(Generic[T]):
 
     def covering(self, glob: str) -> list[T]:
         """What belongs to patterns that match every name that this one matches, in order."""
-        if not self._items:
-            return []
+        if len(self._items) <= _FEW:
+            return self._in_order(other for other in self._items if covers(other, glob))
         return self._in_order({glob, "*"} if len(glob) > LONGEST else {glob, "*", *self._covering(glob)})
 
     def _in_order(self, globs: Iterable[str]) -> list[T]:
@@ -79,7 +83,9 @@ class Patterns(Generic[T]):
 
     def overlapping(self, glob: str) -> Iterator[tuple[str, list[T]]]:
         """The patterns that share a name with this one, each with what belongs to it, those that come first first."""
-        if not self._items:
+        if len(self._items) <= _FEW:
+            few = ((other, pairs) for other, pairs in self._items.items() if overlap(other, glob))
+            yield from ((other, [item for _, item in pairs]) for other, pairs in few)
             return
         parts = _WILD.split(glob)
         fitting: list[str] = []

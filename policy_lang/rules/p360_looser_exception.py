@@ -40,15 +40,14 @@ _CLAUSES: tuple[tuple[type[tree.Clause], str], ...] = (
 
 
 def check(policy: Subject, report: Report) -> None:
-    around = {field: indexed(policy.merged.tools, field) for _, field in _CLAUSES}
-    for scope in policy.tool_scopes:
-        for kind, field in _CLAUSES:
+    for kind, field in _CLAUSES:
+        around = indexed(policy.merged.tools, field)
+        for scope in policy.tool_scopes:
             own = [line for line in scope.tools if line.data[field] is not None]
-            if not own:
-                continue
-            having = [indexed(own, field), around[field]] if scope.around else [indexed(own, field)]
-            for line in own:
-                _excepted(line, having, kind, field, report)
+            if own:
+                having = [indexed(own, field), around] if scope.around else [around]
+                for line in own:
+                    _excepted(line, having, kind, field, report)
 
 
 def _excepted(

@@ -80,7 +80,7 @@ def _finals(
 
 def _judge(phrase: tree.Phrase | None, known: tuple[str, ...], policy: Subject, report: Report) -> None:
     if isinstance(phrase, tree.Text):
-        for name, span in placeholders(phrase):
+        for name, span in placeholders(phrase) if "{" in phrase.raw else ():
             if name not in known:
                 _unfilled(name, span, known, report)
     elif isinstance(phrase, tree.Name):

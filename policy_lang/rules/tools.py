@@ -48,7 +48,7 @@ def tool_scopes(policy: Subject) -> Iterator[ToolScope]:
 
 def indexed(lines: list[ToolLine], *clauses: str) -> Patterns[ToolLine]:
     """The rules that have one of these clauses, by their patterns."""
-    chosen = (line for line in lines if any(line.data[clause] not in (None, False) for clause in clauses))
+    chosen = [line for line in lines for clause in clauses if line.data[clause] not in (None, False)]
     return Patterns((line.data["glob"], line) for line in chosen)
 
 

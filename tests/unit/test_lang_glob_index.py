@@ -11,10 +11,11 @@ from policy_lang.globs import LONGEST, covers, overlap
 PATTERNS = st.text("ab*?", min_size=1, max_size=7)
 
 
-@given(st.lists(PATTERNS, max_size=12), PATTERNS)
+@given(st.lists(PATTERNS, max_size=16), PATTERNS)
 @example(["*", "a", "a"], "a")
 @example(["a*", "*a", "*a*", "a?", "?"], "ab")
 @example(["a" * LONGEST + "*", "*"], "a" * (LONGEST + 1))
+@example(["a", "b", "a*", "b*", "*a", "*b", "*ab*", "?", "**", "a?b"], "ab")
 def test_what_has_to_do_with_a_pattern(known: list[str], glob: str) -> None:
     index = Patterns((each, number) for number, each in enumerate(known))
     assert index.covering(glob) == [number for number, each in enumerate(known) if covers(each, glob)]
@@ -25,7 +26,7 @@ def test_what_has_to_do_with_a_pattern(known: list[str], glob: str) -> None:
     ]
 
 
-@given(st.lists(PATTERNS, max_size=12), PATTERNS)
+@given(st.lists(PATTERNS, max_size=16), PATTERNS)
 def test_a_pattern_that_is_taken_as_a_name(known: list[str], glob: str) -> None:
     name = glob.translate({ord("*"): "\0", ord("?"): "\0"})
     assert Patterns((each, each) for each in known).covering(name) == [each for each in known if covers(each, name)]
