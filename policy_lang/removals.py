@@ -11,6 +11,7 @@ from policy_lang.diagnostics import Edit
 from policy_lang.source import Source, Span
 
 _THEN = re.compile(r"\bthen[ \t]+\Z")
+_BLANKS = re.compile(r"[ \t]*")
 _ALLOWING = re.compile(r"[ \t]*#.*\bpolicy\b")
 
 
@@ -54,12 +55,17 @@ def step(span: Span, following: Span | None = None) -> tuple[Edit, ...]:
     if (line := alone(whole)) is not None:
         return (Edit(line, ""),)
     if not source.text[source.line_start(whole.start) : whole.start].strip():
-        return (Edit(whole, ""),)  # only a comment is left on this line
+        rest = _BLANKS.match(source.text, whole.end)
+        return (Edit(whole._replace(end=rest.end() if rest else whole.end), ""),)  # a comment is left on this line
     return behind(whole)
 
 
 def moved(span: Span, to: int) -> tuple[Edit, ...]:
-    """The edits that put whole lines somewhere else, to the start of a line; none if something else stands on them."""
+    """The edits that put a whole line somewhere else, to the start of a line, with a comment at its end; none if
+    something else stands on it."""
+    end = span.source.line_end(span.end)
+    if span.source.text[span.end : end].lstrip(" \t")[:1] == "#":
+        span = span._replace(end=end)
     line = alone(span)
     if line is None:
         return ()

@@ -189,7 +189,7 @@ def brace_below(site: Site) -> bool:
     brace, name = Token("_LB", "{", token.start, token.start), Token(f"{MISSING}STRING", "", token.start, token.start)
     if token.kind != NEWLINE or not (parser.fits([brace]) or parser.fits([name, brace]) == 2):
         return False
-    following, header = parser.tokens[parser.index + 1], site.span(token.start, token.start)
+    following, header = parser.tokens[parser.index + 1], site.behind
     if following.kind == "_LB":
         site.report(
             "P105",

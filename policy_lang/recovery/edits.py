@@ -43,11 +43,20 @@ def needless_then(site: Site) -> bool:
         return False
     twice = before is not None and before.text == "then"
     label = Label(site.at(token), "a second one" if twice else "only the steps after the first have one")
-    fix = (Edit(site.span(token.start, rest[0].start), ""),)
+    fix = _without_then(site, token, rest[0])
     help = f"leave it out: `{rest[0].text}` follows directly"
     site.report("P100", "unexpected `then`", label, help=help, fix=fix, safety=SAYS)
     site.replace(1)
     return True
+
+
+def _without_then(site: Site, then: Token, step: Token) -> tuple[Edit, ...]:
+    """Only a `then` may begin a line of a ladder: without it the step goes up, unless a comment is in the way."""
+    before, source = site.before, site.parser.source
+    if before is None or source.line_of(before.end) == source.line_of(then.start):
+        return (Edit(site.span(then.start, step.start), ""),)
+    gap = site.span(before.end, step.start)
+    return () if "#" in gap.text else (Edit(gap, " "),)
 
 
 def reserved_name(site: Site) -> bool:
@@ -153,7 +162,7 @@ def _report_missing(site: Site, kind: str, wanted: str, spelling: str) -> None:
     if site.cut_short:
         return
     if token.kind == NEWLINE:
-        help, fix = (f"add `{spelling}`", (Edit(place, f" {spelling}"),)) if spelling else ("", ())
+        help, fix = (f"add `{spelling}`", (Edit(site.behind, f" {spelling}"),)) if spelling else ("", ())
         site.report("P101", "this statement is not finished", label, help=help, fix=fix, safety=SAYS)
         return
     word = site.word(token)

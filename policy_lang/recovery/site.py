@@ -78,6 +78,12 @@ class Site:
         """Where the carets for a token go; for the end of a line, right after its last word."""
         return self.span(token.start, token.start + len(self.word(token)))
 
+    @property
+    def behind(self) -> Span:
+        """Right behind the token before this one: what is missing at the end of a line stands before its comment."""
+        end = self.before.end if self.before else self.token.start
+        return self.span(end, end)
+
     def opener(self) -> tuple[Name, str] | None:
         """The brace of the block we are in, and the keyword of its statement."""
         values = self.parser.values
