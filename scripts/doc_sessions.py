@@ -41,6 +41,7 @@ WIDTH = 100
 _RUN_ID = re.compile(r"^ *run +[0-9a-f]{32}\n", re.MULTILINE)
 _SECONDS = re.compile(r"((?:passed|failed|errors?) in )[0-9.]+s\b")
 _WALL = re.compile(r"(\bwall +)[0-9hms]+ (?=of )")
+_EFFORT = re.compile(r"[0-9.]+ s in all$", re.MULTILINE)
 """How long something took just now. Another time it takes another time."""
 
 
@@ -100,6 +101,7 @@ def shown(command: str, folder: Path, script: str = "") -> str:
         )
     text = _RUN_ID.sub("", done.stdout).replace(address, SERVER)
     text = _WALL.sub(r"\g<1>180ms ", _SECONDS.sub(r"\g<1>0.05s", text)).rstrip("\n")
+    text = _EFFORT.sub("0.2 s in all", text)
     tail = f"\n$ echo $?\n{done.returncode}" if told != command else ""
     return f"```console\n$ {_broken(told)}\n{text}{tail}\n```"
 
