@@ -23,7 +23,7 @@ test "the last call is the final one" {
   expect  final because llm_calls
 }
 """
-HOOKS = ("policy-check", "policy-lint", "policy-fmt", "policy-test")
+HOOKS = ("policy-check", "policy-lint", "policy-fix", "policy-fmt", "policy-test")
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -110,6 +110,27 @@ def test_lint_stops_what_check_lets_pass(repository: Repository) -> None:
     done = repository.hook("policy-lint")
     assert done.returncode == 1
     assert "warning[P327]" in done.stdout
+
+
+def test_fix_does_what_is_safe(repository: Repository) -> None:
+    repository.write(chat=CLEAN.replace("  then finalize", "  finalize"))
+    done = repository.hook("policy-fix")
+    assert done.returncode == 1
+    assert "files were modified by this hook" in done.stdout
+    assert "fixed chat.policy: P107" in done.stdout
+    assert (repository.folder / "chat.policy").read_text() == CLEAN
+    git(repository.folder, "add", ".")
+    assert repository.hook("policy-fix").returncode == 0
+
+
+def test_fix_makes_no_guess_and_stops_what_is_left(repository: Repository) -> None:
+    wrong = CLEAN.replace("llm_calls  20", "llm_cals  20")
+    repository.write(chat=wrong)
+    done = repository.hook("policy-fix")
+    assert done.returncode == 1
+    assert "files were modified" not in done.stdout
+    assert "nothing to fix; 1 more with `--unsafe`" in done.stdout
+    assert (repository.folder / "chat.policy").read_text() == wrong
 
 
 def test_fmt_writes_the_layout(repository: Repository) -> None:
