@@ -20,6 +20,7 @@ COMMAND = (str(BIN / "policy"), "check")
 LINT = (str(BIN / "policy"), "lint")
 LINTED = "`policy lint FILE`"
 FILES = 1000
+ALONE, TOGETHER = "`policy lint --jobs 1 --no-cache`", "`policy lint --no-cache`"
 
 
 def sections(effort: Effort) -> Iterator[Section]:
@@ -109,8 +110,8 @@ def _many_files(effort: Effort) -> Section:
         cache = ("--cache-dir", str(Path(folder) / "kept"))
         commands = {
             "`policy check --jobs 1`": (*COMMAND, "--jobs", "1", folder),
-            "`policy lint --jobs 1 --no-cache`": (*LINT, "--jobs", "1", "--no-cache", folder),
-            "`policy lint --no-cache`": (*LINT, "--no-cache", folder),
+            ALONE: (*LINT, "--jobs", "1", "--no-cache", folder),
+            TOGETHER: (*LINT, "--no-cache", folder),
             "`policy lint`, nothing changed": (*LINT, *cache, folder),
         }
         _run(commands["`policy lint`, nothing changed"])
@@ -133,4 +134,15 @@ def _many_files(effort: Effort) -> Section:
                 row.bar, row.met = duration(bar), verdict(usual, best, bar)
             row.note = f"{duration(usual / count)} a file"
             section.rows.append(row)
+    section.rows.append(_gain(runs, count))
     return section
+
+
+def _gain(runs: dict[str, list[tuple[float, float]]], count: int) -> Row:
+    """What all cores gain: how many times as long one process takes, run by run. One after the other, so that a
+    machine that is busy for a while is so for both."""
+    pairs = zip(runs[ALONE], runs[TOGETHER], strict=True)
+    gains = [alone[0] / together[0] for alone, together in pairs]
+    row = Row(f"{ALONE} to {TOGETHER}, {count:,} files", ratio=f"{statistics.median(gains):.2f}")
+    row.best_ratio, row.note = f"{max(gains):.2f}", f"what {os.cpu_count()} cores gain"
+    return row
