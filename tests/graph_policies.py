@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from engine.core.policy import Policy
 from policy_lang import loads
 from policy_lang.graph.draw import picture
@@ -117,6 +119,7 @@ def made(name: str) -> Policy:
     return loads(TEXTS[name], MAIN)
 
 
+@cache
 def searched(name: str) -> Picture:
     """As ``policy graph`` draws it."""
     return picture(made(name))

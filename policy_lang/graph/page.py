@@ -48,6 +48,7 @@ svg a:hover text,svg a:focus text,svg .on text{text-decoration:underline}
 a:focus{outline:2px solid #6a8ff0;outline-offset:2px;border-radius:3px}
 .row.on,.row:target,li.on{background:var(--mark)}
 svg:has(.on) .flow:not(.on):not(:has(.on)){opacity:.3}
+svg a{outline-offset:3px}
 svg .flow.on .arrow,svg .flow:has(.on) .arrow{stroke-width:2.6}
 @media (min-width:1000px){main{grid-template-columns:minmax(0,1fr) 23rem}#meaning{grid-row:1/span 2;grid-column:2}}
 @media (min-width:1000px) and (min-height:600px){body{height:100vh;display:grid;grid-template-rows:auto minmax(0,1fr)}

@@ -75,7 +75,7 @@ def style(scope: str = "") -> str:
         return "".join(f"{scope}{name}{{{what}}}" for name, what in colours.items())
 
     fixed = f"text{{font-family:{FONT}}}.arrow{{fill:none;stroke-width:1.4}}.card{{stroke-width:1.2}}"
-    fixed += ".unsure{stroke-dasharray:5 4}"
+    fixed += ".unsure{stroke-dasharray:5 4}.near{fill:none;stroke:transparent;stroke-width:14}.area{fill:transparent}"
     return f"{fixed}{rules(_LIGHT)}@media (prefers-color-scheme:dark){{{rules(_DARK)}}}"
 
 
@@ -176,7 +176,7 @@ class _Drawing:
 
     def _onward(self, label: Label, x: float, edge: float, to: Point, kind: str) -> str:
         """From a label on: straight to the edge of its column, so that no other label is crossed, then bent."""
-        straight = f'<path class="arrow {_line(kind, label.arrow.sure)}" d="M{x:.1f} {label.spot.y:.1f}H{edge:.1f}"/>'
+        straight = self._path(f"M{x:.1f} {label.spot.y:.1f}H{edge:.1f}", kind, sure=label.arrow.sure)
         return straight + self._curve((edge, label.spot.y), to, kind, label)
 
     def _hairpin(self, label: Label, leave: Point, enter: Point, kind: str, way: int) -> Iterator[str]:
@@ -222,13 +222,17 @@ class _Drawing:
             f"M{a[0]:.1f} {a[1]:.1f}C{a[0] + way * reach:.1f} {a[1]:.1f} "
             f"{end[0] - way * reach:.1f} {end[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
         )
-        drawn = f'<path class="arrow {_line(kind, label.arrow.sure)}" d="{d}"/>'
-        return drawn + (_tip(b, way, kind) if tip else "")
+        return self._path(d, kind, sure=label.arrow.sure) + (_tip(b, way, kind) if tip else "")
+
+    def _path(self, d: str, kind: str, *, sure: bool) -> str:
+        """A line, and on a page a broad one that nobody sees, to point at."""
+        near = f'<path class="near" d="{d}"/>' if self.place else ""
+        return f'{near}<path class="arrow {kind or "line"}{"" if sure else " unsure"}" d="{d}"/>'
 
     def _line(self, points: list[Point], kind: str, *, sure: bool, tip: bool = True) -> str:
         (x, y), (to_x, to_y) = points
         end = to_y - 6 if tip else to_y
-        drawn = f'<path class="arrow {_line(kind, sure)}" d="M{x:.1f} {y:.1f}V{end:.1f}"/>'
+        drawn = self._path(f"M{x:.1f} {y:.1f}V{end:.1f}", kind, sure=sure)
         if not tip:
             return drawn
         return f'{drawn}<path class="{_filled(kind)}" d="M{to_x:.1f} {to_y:.1f}l-4.5 -8h9z"/>'
@@ -242,6 +246,7 @@ class _Drawing:
     def _block(self, block: Block, x: float, y: float) -> str:
         """Lines of items; those of one item belong together."""
         groups: list[tuple[Item, list[str]]] = []
+        wide = f'x="{x:.1f}" width="{block.width:.1f}" height="{LEADING}"'
         for place, line in enumerate(block.lines):
             base = y + place * LEADING + 12
             if not groups or groups[-1][0] is not line.item:
@@ -250,6 +255,8 @@ class _Drawing:
             number = f'<tspan class="soft" x="{x + block.gutter - 7:.1f}" {end}>{_safe(line.number)}</tspan>'
             tone = "ink" if line.item.origin else "soft"
             words = f'<tspan class="{tone}" x="{x + block.gutter:.1f}">{_safe(line.text)}</tspan>'
+            if self.place:
+                groups[-1][1].append(f'<rect class="area" y="{base - 12:.1f}" {wide}/>')
             groups[-1][1].append(
                 f'<text y="{base:.1f}" font-size="{TEXT}">{number if line.number else ""}{words}</text>'
             )
@@ -309,10 +316,6 @@ def _port(spot: Spot, label: Label, shift: float = 0.0) -> float:
     reach = spot.height / 2 - min(12.0, spot.height / 3)
     away = label.spot.y - spot.y
     return spot.y + max(-reach, min(reach, away / 6)) + shift
-
-
-def _line(kind: str, sure: bool) -> str:
-    return f"{kind or 'line'}{'' if sure else ' unsure'}"
 
 
 def _filled(kind: str) -> str:

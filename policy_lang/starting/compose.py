@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.core.vocabulary import DEFAULT_ATTEMPT_WALL_MS
 from policy_lang.formatting import formatted
 from policy_lang.quantities import count_text, duration_text, money_text
 from policy_lang.starting.questions import Answers
-from policy_lang.starting.reserves import reserve
+from policy_lang.starting.reserves import kept
 from policy_lang.starting.trials import trials
 from policy_lang.texts import client_text, quote
 
 _TRIED_AGAIN: Final = "rate_limit, overloaded, timeout, network"
-_LONGEST_WAIT: Final = 30_000
 _REPORT: Final = "Report what you found, and what you did not."
 
 
@@ -56,14 +56,32 @@ def _limits(answers: Answers) -> list[str]:
     for key, write in (("tokens", count_text), ("cost", money_text)):
         value = answers[key]
         if value is not None:
-            kept = f" reserve {write(reserve(value))}" if last else ""
-            lines.append(f"  {key} {write(value)}{kept}{final}")
+            reserve = f" reserve {write(kept(answers, key))}" if last else ""
+            lines.append(f"  {key} {write(value)}{reserve}{final}")
     if answers["wall"] is not None:
         lines.append(f"  wall {duration_text(answers['wall'])}")
+        attempt = _attempt(answers)
+        if attempt < DEFAULT_ATTEMPT_WALL_MS:
+            lines.append("  # One attempt that hangs leaves time for the next.")
+            lines.append(f"  attempt_wall {duration_text(attempt)}")
     if answers["agents"]:
         lines.append("  # All agents together, this one included.")
         lines.append(f"  llm_calls {_whole_tree(answers)} per subtree")
     return [*lines, "}"]
+
+
+def _attempt(answers: Answers) -> int:
+    """The time of one attempt, so that all that may be made fit into that of the run."""
+    if not answers["retries"] and not answers["fallback"]:
+        return DEFAULT_ATTEMPT_WALL_MS
+    attempts = answers["retries"] + 2 + bool(answers["fallback"])
+    return _rounded(min(answers["wall"] // attempts, DEFAULT_ATTEMPT_WALL_MS))
+
+
+def _rounded(milliseconds: int) -> int:
+    """A time as people write it: tens of seconds, seconds, or else tens of milliseconds."""
+    size = next((size for size in (10_000, 1_000, 10) if milliseconds >= size), 1)
+    return milliseconds // size * size
 
 
 def _whole_tree(answers: Answers) -> int:
@@ -84,7 +102,7 @@ def _prices(answers: Answers) -> list[str]:
 def _failures(answers: Answers) -> list[str]:
     steps = []
     if answers["retries"]:
-        steps.append(f"retry {answers['retries']}{_waits(answers)}")
+        steps.append(f"retry {answers['retries']} every 1s..30s jitter")
     if answers["fallback"]:
         steps.append(f"fallback {client_text(answers['fallback'])}")
     if not steps:
@@ -93,16 +111,6 @@ def _failures(answers: Answers) -> list[str]:
         "# What may pass is tried again. Other failures, such as a request that the provider refuses, end the run.",
         f"on llm_failure {_TRIED_AGAIN} {' then '.join(steps)}",
     ]
-
-
-def _waits(answers: Answers) -> str:
-    """Waits that double from a second, unless all of them together would be too long for the run."""
-    longest = _LONGEST_WAIT
-    if answers["wall"] is not None:
-        longest = min(longest, answers["wall"] // (4 * answers["retries"]))
-    longest = max(longest // 1_000 * 1_000 or longest // 10 * 10, 40)
-    least = min(1_000, longest // 4)
-    return f" every {duration_text(least)}..{duration_text(longest)} jitter"
 
 
 def _tools(answers: Answers) -> list[str]:

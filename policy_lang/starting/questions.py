@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policy_lang.quantities import COUNT, DURATION, MONEY, Wrong, count_text, misfit, money_text, parse
+from policy_lang.quantities import COUNT, DURATION, MONEY, Wrong, count_text, duration_text, misfit, money_text, parse
 
 Answers = dict[str, Any]
 """Values by key: integers (counts, milliseconds, micro-dollars), words, lists of names; ``None`` is no limit."""
@@ -21,11 +21,17 @@ Judge = Callable[[str], Any]
 
 NONE: Final = "none"
 
-LEAST_TOKENS: Final = 1_000
-LEAST_COST: Final = 1_000
-"""Micro-dollars: a tenth of a cent."""
+LEAST_TOKENS: Final = 4_000
+LEAST_COST: Final = 10_000
+"""Micro-dollars: a cent."""
 
 LEAST_WALL: Final = 5_000
+_SENTENCES: Final = 400
+"""Tokens of a short answer, twice."""
+
+MOST_RETRIES: Final = 10
+MOST_COST: Final = 500_000_000
+"""Micro-dollars for a million tokens."""
 
 
 _GLOB: Final = re.compile(r"(?!\.\*)[\w.:/*?-]*[\w*?]")
@@ -57,7 +63,12 @@ def questions(answers: Mapping[str, Any]) -> Iterator[Question]:
     if answers["cost"] is not None:
         yield from _prices("", "the run", "gpt-4.1-mini", "$0.40", "$1.60", answers)
     yield Question("wall", "How much time?", "10m", wall)
-    yield Question("retries", "A model call fails: how often is it tried again?", "3", retries)
+    yield Question(
+        "retries",
+        "A model call fails: how often is it tried again?",
+        _retried(answers),
+        lambda text: retries(text, answers),
+    )
     yield Question("fallback", "And then, which client is asked instead?", NONE, one_name)
     if answers["fallback"] and answers["cost"] is not None:
         yield from _prices("fallback_", answers["fallback"], "gpt-4.1", "$2.00", "$8.00", answers)
@@ -82,7 +93,14 @@ def _prices(
 
     yield Question(f"{key}model", f"Which model does {whose} call?", model, other_model)
     yield Question(f"{key}input", "What does a million tokens of input cost?", input, money)
-    yield Question(f"{key}output", "And of output?", output, money)
+    yield Question(
+        f"{key}output", "And of output?", output, lambda text: dearer(text, answers[f"{key}input"], answers["cost"])
+    )
+
+
+def _retried(answers: Mapping[str, Any]) -> str:
+    wall = answers["wall"]
+    return str(next(times for times in (3, 2, 1) if wall is None or waits(times) <= wall))
 
 
 def _fewer(answers: Mapping[str, Any]) -> str:
@@ -145,12 +163,22 @@ def wall(text: str) -> int | None:
     return found
 
 
-def retries(text: str) -> int:
-    """``none`` is 0."""
+def retries(text: str, answers: Mapping[str, Any]) -> int:
+    """So many that their waits, which double from 1s to 30s, end before the run does. ``none`` is 0."""
     found = 0 if text == NONE else _quantity(text, COUNT)
-    if found > 10:
-        raise Unfit("more than 10 attempts take long and hardly ever help: write `10` or fewer")
+    if found > MOST_RETRIES:
+        raise Unfit(f"more than {MOST_RETRIES} take long and hardly ever help: write `{MOST_RETRIES}` or fewer")
+    if answers["wall"] is not None and waits(found) > answers["wall"]:
+        last = duration_text(answers["wall"])
+        raise Unfit(
+            f"the waits between them can take {duration_text(waits(found))}, and the run lasts {last}: write fewer"
+        )
     return found
+
+
+def waits(times: int) -> int:
+    """Milliseconds that the waits between so many attempts take at most, jitter included."""
+    return sum(min(30_000, 2_000 * 2**done) for done in range(times))
 
 
 def number(text: str) -> int:
@@ -174,6 +202,18 @@ def money(text: str) -> int:
     found = _quantity(text, MONEY)
     if found < 1:
         raise Unfit("write what it costs, such as `$0.40`")
+    if found > MOST_COST:
+        raise Unfit(f"no model costs so much: write `{money_text(MOST_COST)}` or less")
+    return found
+
+
+def dearer(text: str, input: int, most: int) -> int:
+    """What a model writes costs at least what it reads, and a few sentences of it not more than a run may."""
+    found = money(text)
+    if found < input:
+        raise Unfit(f"no model writes for less than it reads: write `{money_text(input)}` or more")
+    if found * _SENTENCES > most * 1_000_000:
+        raise Unfit(f"then a few sentences cost more than a run may, {money_text(most)}: write a lower price")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from policy_lang.quantities import count_text, duration_text, money_text
 from policy_lang.starting.questions import Answers
-from policy_lang.starting.reserves import reserve
+from policy_lang.starting.reserves import kept
 from policy_lang.texts import client_text, quote
 
 Lines = list[str]
@@ -73,7 +73,7 @@ def _amounts(answers: Answers) -> Iterator[Lines]:
         if value is None:
             continue
         if answers["end"] == "answer":
-            used = write(value - reserve(value))
+            used = write(value - kept(answers, key))
             title, expected = f"what is kept of the {noun} makes the answer", f"expect final because {key}"
         else:
             used, title, expected = write(value), f"without {noun} the run ends", f"expect stop because {key}"
