@@ -13,7 +13,6 @@ from policy_lang.source import Span
 from policy_lang.testing.expecting import Seen, unmet
 from policy_lang.testing.play import Player, Record
 from policy_lang.testing.start import Impossible
-from policy_lang.testing.why_not import why_not
 
 
 class Failure(NamedTuple):
@@ -92,6 +91,8 @@ def _judge(expected: Expectation, seen: Seen, cause: Span | None) -> Failure | N
     miss = unmet(expected, seen)
     if miss is None:
         return None
+    from policy_lang.testing.why_not import why_not  # only where something fails: it fetches much
+
     player = seen.player
     order = [limit.id for limit in player.policy.limits]
     hits = player.compiled.standings(player.seen(), player.at)

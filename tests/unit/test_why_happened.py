@@ -11,7 +11,7 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.messages import Usage
 from engine.core.state import LimitHit, Outcome, Pools, Refusal, Used
-from policy_lang.why.happened import decision_words, event_words
+from policy_lang.why.happened import decision_words, event_words, rules_of
 
 FULL = Refusal(LimitHit(resource="children", scope="subtree", owner="r", used=4, maximum=4), "p.policy:9")
 
@@ -71,3 +71,28 @@ def test_every_event_has_words(kind: type[msgspec.Struct]) -> None:
 @pytest.mark.parametrize("kind", get_args(d.AnyDecision))
 def test_every_decision_has_words(kind: type[msgspec.Struct]) -> None:
     assert decision_words(made(kind), 0)
+
+
+def test_a_round_by_what_becomes_of_its_calls() -> None:
+    run, ask = d.Execute(1, 0, "1.0", 1, 9), d.Ask(1, 1, "1.1", 9, "p.policy:4")
+    away = d.Ask(1, 2, "1.2", 9, "p.policy:5", external=True)
+    denied = d.Reply(3, "1.3", "No.", "denied", because="p.policy:6")
+    words = "run 1 tool, ask a person about 1.1, wait for the result of 1.2, refuse 1.3 (denied)"
+    assert decision_words(d.RunTools(1, 1, (run, ask, away, denied)), 0) == words
+    assert decision_words(d.RunTools(1, 1, (denied,), True), 0) == "run no tool, refuse 1.3 (denied)"
+    assert rules_of(d.RunTools(1, 1, (run, ask, denied), because="default: execute")) == ["p.policy:4", "p.policy:6"]
+    assert rules_of(d.RunTools(1, 1, (run,), because="default: execute")) == ["default: execute"]
+    assert rules_of(d.Wait(5)) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "used", "maximum", "words"),
+    [
+        ("tokens", 41_000, 50_000, "41,000 of 50,000 used"),
+        ("cost", 2_500_000, 3_000_000, "$2.50 of $3 used"),
+        ("wall", 300_000, 300_000, "5m of 5m used"),
+    ],
+)
+def test_quantities_in_their_units(resource: str, used: int, maximum: int, words: str) -> None:
+    outcome = Outcome("incomplete", resource, limit=LimitHit(resource, "run", "r", used, maximum))
+    assert decision_words(d.End(1, outcome), 0) == f"end the run: incomplete, {resource} ({words})"
