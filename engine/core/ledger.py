@@ -165,7 +165,7 @@ class Ledger(Pooling):
         What may not start does not, and nothing changes; whoever waits already has a turn though the node is closing.
         """
         node = self.nodes[id]
-        if node.state == RUNNING:
+        if node.state == RUNNING and (node.slot or not node.parent):
             return True
         if node.state == CLOSED or (node.closing and node.state == IDLE):
             return False
@@ -189,6 +189,7 @@ class Ledger(Pooling):
         if queue:
             queue.popitem(last=False)
         self.nodes[parent.id] = structs.replace(parent, running=parent.running + 1)
+        self.nodes[node.id] = structs.replace(node, slot=True)
         return True
 
     def full(self, parent: str) -> bool:
@@ -201,10 +202,16 @@ class Ledger(Pooling):
         node, queue = self.nodes[parent], self._queues.get(parent)
         return next(iter(queue)) if queue and node.running < node.budget.concurrent.maximum else ""
 
-    def waiting(self, id: str, at: int, children_only: bool) -> None:
-        """Is all that a running node has in flight its children's runs?"""
-        if self.nodes[id].state == RUNNING:
-            self._set(id, at, RUNNING, WAITING if children_only else WORKING)
+    def waiting(self, id: str, at: int, children_only: bool) -> bool:
+        """Is all that a running node has in flight its children's runs? Then its slot is free, if it had one (true)."""
+        node = self.nodes[id]
+        if node.state != RUNNING:
+            return False
+        frees = children_only and node.slot
+        if frees:
+            self._free(node)
+        self._set(id, at, RUNNING, WAITING if children_only else WORKING)
+        return frees
 
     def suspend(self, id: str, at: int) -> None:
         """The run awaits people only: its slot is free, and clocks that nothing else keeps busy stand still."""
@@ -225,9 +232,10 @@ class Ledger(Pooling):
             self._set(id, at, IDLE, "")
 
     def _free(self, node: Node) -> None:
-        if node.parent:
+        if node.slot:
             parent = self.nodes[node.parent]
             self.nodes[parent.id] = structs.replace(parent, running=parent.running - 1)
+            self.nodes[node.id] = structs.replace(node, slot=False)
 
     # A ledger that is rebuilt.
 
@@ -242,10 +250,15 @@ class Ledger(Pooling):
             self.nodes[id] = structs.replace(node, deadline=node.deadline + more, stood=node.stood + more)
 
     def take_up(self, id: str) -> bool:
-        """A run goes on as it ``was``: suspended, with a slot, or waiting for one (false). No clock changes by that."""
+        """A run goes on as it ``was``: suspended, with a slot, or waiting for one (false). No clock changes by that.
+
+        One that waits for its children needs no slot.
+        """
         node = self.nodes[id]
-        asking = node.activity == ASKING
-        state = SUSPENDED if asking else RUNNING if self._placed(node) else QUEUED
+        if node.activity == ASKING:
+            state = SUSPENDED
+        else:
+            state = RUNNING if node.activity == WAITING or self._placed(node) else QUEUED
         self.nodes[id] = structs.replace(self.nodes[id], state=state)
         return state != QUEUED
 

@@ -70,7 +70,8 @@ class Node(Struct, frozen=True, gc=False):
     """One agent instance.
 
     ``levels`` is how many levels it may have below itself, and ``levels_owner`` whose limit that is; ``children`` how
-    many it ever had, ``running`` how many of them hold a slot. ``deadline`` is its own last moment (ms).
+    many it ever had, ``running`` how many of them hold a slot; ``slot``: it holds one of its parent's. ``deadline`` is
+    its own last moment (ms).
     ``busy`` and ``asking`` count the nodes of its subtree, itself included, that work or await people; its
     clock stands still since ``paused`` (-1: it goes), and stood still for ``stood`` ms before. ``thread`` is the
     conversation of a root.
@@ -96,6 +97,7 @@ class Node(Struct, frozen=True, gc=False):
     paused: int = -1
     stood: int = 0
     thread: str = ""
+    slot: bool = False
 
     @property
     def given(self) -> dict[str, tuple[Any, int]]:

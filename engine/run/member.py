@@ -11,6 +11,7 @@ from engine.core import events as e
 from engine.core.agents import AgentRules
 from engine.core.core import Core
 from engine.core.decisions import AnyDecision, Note, Stop
+from engine.core.ledger import WAITING
 from engine.core.machine.plan import origin_of
 from engine.core.state import NO_TIME, State
 from engine.core.step import suspended
@@ -144,8 +145,17 @@ class TreeEffects(SharedEffects):
     # Inside.
 
     def _goes_on(self, event: e.AnyEvent) -> bool:
-        """A run that was suspended needs a slot to go on, but none to be ended."""
-        return isinstance(event, e.Cancelled) or self._tree.people.resumes(self._seat)
+        """A run without a slot needs one to go on: none to be ended, and none while runs below it go on anyway."""
+        if self._stopping or isinstance(event, e.Cancelled | e.SpawnRequested):
+            return True
+        waits = self._tree.ledger.nodes[self._seat.id].activity == WAITING
+        if waits and (isinstance(event, e.Tick | e.ChildEnded | e.UsageReported) or self._still_delegated(event)):
+            return True
+        return self._tree.people.resumes(self._seat)
+
+    def _still_delegated(self, event: e.AnyEvent) -> bool:
+        """A tool call has ended, and others are still carried out by runs below: no call follows yet."""
+        return isinstance(event, e.ToolEnded) and any(_delegates(flight.effect) for flight in self._flights.values())
 
     def _kept(self, event: e.AnyEvent) -> bool:
         """Does another process that goes on with the run hear of this too?"""

@@ -32,9 +32,9 @@ class People:
                 tree.next(seat.parent)
 
     def resumes(self, seat: Seat) -> bool:
-        """Does a run go on at once? One that was suspended may have to wait for a slot, like any that is woken."""
-        waits = self._tree.ledger.nodes[seat.id].state in (SUSPENDED, QUEUED)
-        return not waits or self._tree.ledger.wake(seat.id, self._tree.now())
+        """Does a run go on at once? One without a slot may have to wait for one, like any that is woken."""
+        going = self._tree.ledger.nodes[seat.id].state in (RUNNING, SUSPENDED, QUEUED)
+        return not going or self._tree.ledger.wake(seat.id, self._tree.now())
 
     def stood(self, seat: Seat, *, paused: bool) -> int:
         """How long (ms) the clock of a seat has stood still, with the time for which it does now or without."""

@@ -382,8 +382,9 @@ class Tree:
         return [seat.ended for seat in seats if seat.id in self.live]
 
     def resting(self, seat: Seat, delegates_only: bool) -> None:
-        """A run is about to wait for something: for its children only, or for something of its own."""
-        self.ledger.waiting(seat.id, self.now(), delegates_only)
+        """A run is about to wait for something: for its children only, without a slot, or for something of its own."""
+        if self.ledger.waiting(seat.id, self.now(), delegates_only) and seat.parent is not None:
+            self.next(seat.parent)
 
 
 def _fail(future: asyncio.Future[RunResult], error: BaseException) -> None:

@@ -33,6 +33,7 @@ class Entry:
     state: str = "idle"
     activity: str = ""
     closing: bool = False
+    slot: bool = False
     runs: int = 0
 
 
@@ -180,7 +181,7 @@ class Plain:
         return None
 
     def running(self, parent: str) -> int:
-        return sum(e.state == "running" for e in self.children(parent))
+        return sum(e.slot for e in self.children(parent))
 
     def slot(self, id: str) -> bool:
         """Is a slot of the parent free, and has nobody waited longer for it?"""
@@ -204,11 +205,12 @@ class Plain:
     def put(self, id: str, at: int, state: str, activity: str) -> None:
         entry = self.entries[id]
         entry.state, entry.activity = state, activity
+        entry.slot = entry.slot and state == "running" and activity != "waiting"
         self.note(at)
 
     def wake(self, id: str, at: int) -> bool:
         entry = self.entries[id]
-        if entry.state == "running":
+        if entry.state == "running" and (entry.slot or not entry.parent):
             return True
         if entry.state == "closed" or (entry.state == "idle" and entry.closing):
             return False
@@ -218,6 +220,7 @@ class Plain:
                 self.put(id, at, "queued", "working")
             return False
         self.queue = [name for name in self.queue if name != id]
+        entry.slot = bool(entry.parent)
         self.put(id, at, "running", "working")
         return True
 

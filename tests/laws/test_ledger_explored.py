@@ -66,6 +66,7 @@ WORLDS = {
     ),
     "carved, more than is left": World(DEEP, budget(pool(9)), levels=1),
     "slots": World(budget(), budget(), ("spawn", "wake", "suspend", "ended"), levels=2),
+    "slots of those who wait for children": World(budget(), budget(), ("spawn", "wake", "waiting", "ended"), levels=2),
     "slots that close": World(budget(), budget(), ("spawn", "wake", "ended", "closing", "close"), levels=1),
     "clocks": World(
         budget(wall=Ceiling("wall", "wall", "subtree", 2)),
@@ -111,7 +112,7 @@ def _key(real: Ledger, id: str, at: int) -> tuple[Any, ...]:
     below = tuple(sorted(_key(real, child, at) for child in real.children(id)))
     carves = tuple((c.amount, c.taken) for c in node.carves)
     held = sum(holder == id for holder, _ in real.holds())
-    clock = (node.activity, node.paused, node.deadline, node.children, node.levels, node.running)
+    clock = (node.activity, node.paused, node.deadline, node.children, node.levels, node.running, node.slot)
     return (node.state, node.closing, pools, carves, held, place, clock, below)
 
 
@@ -164,6 +165,7 @@ def take(world: World, before: State, verb: str, id: str) -> State:
     elif verb == "waiting":
         real.waiting(id, at, True)
         plain.waiting(id, at, True)
+        _serve(state)
     elif verb == "closing":
         real.closing(id)
         plain.closing(id)
@@ -282,6 +284,7 @@ STATES = {
     "carved, three levels, two children": 1400,
     "carved, more than is left": 516,
     "slots": 1623,
+    "slots of those who wait for children": 1623,
     "slots that close": 67,
     "clocks": 2155,
     "counted": 18,
@@ -386,6 +389,30 @@ class SlotKept(Ledger):
         pass
 
 
+class SlotKeptForChildren(Ledger):
+    """A run that waits for its children keeps its slot, but says that it is free."""
+
+    def waiting(self, id: str, at: int, children_only: bool) -> bool:
+        node = self.nodes[id]
+        frees = super().waiting(id, at, children_only)
+        if frees:
+            self.nodes[id] = structs.replace(self.nodes[id], slot=True)
+            self.nodes[node.parent] = structs.replace(self.nodes[node.parent], running=1)
+        return frees
+
+
+class SlotTakenBack(Ledger):
+    """A run that has waited for its children goes on though others have waited longer for its slot."""
+
+    def _slot(self, node: Node) -> bool:
+        if node.activity == "waiting":
+            parent = self.nodes[node.parent]
+            self.nodes[parent.id] = structs.replace(parent, running=parent.running + 1)
+            self.nodes[node.id] = structs.replace(node, slot=True)
+            return True
+        return super()._slot(node)
+
+
 class ClockThatGoesOn(Ledger):
     def suspend(self, id: str, at: int) -> None:
         super().suspend(id, at)
@@ -404,6 +431,8 @@ FAULTS: tuple[tuple[type[Ledger], str, str, int], ...] = (
     (ReserveGivenAway, "carved, two children", "refused by: None, not ('tokens', 'r')", 3),
     (ChargeThatStops, "carved, two children", "r tokens used is 0, not 1", 3),
     (SlotKept, "slots", "at the end: r running is 1, not 0", 2),
+    (SlotKeptForChildren, "slots of those who wait for children", "r running is 1, not 0", 3),
+    (SlotTakenBack, "slots of those who wait for children", "starts: True, not False", 6),
     (ClockThatGoesOn, "clocks", "r deadline is 2, not 3", 3),
 )
 """The fault, where it shows, as what, and after how many steps."""

@@ -177,7 +177,7 @@ class Watch:
             for pool in one.pools:
                 assert pool.used + pool.held + pool.carved <= pool.maximum, ("L7", one.id, pool)
                 assert min(pool.used, pool.held, pool.carved, pool.own, pool.own_held) >= 0, ("L7", one.id, pool)
-            running = sum(ledger.nodes[child].state == "running" for child in ledger.children(one.id))
+            running = sum(ledger.nodes[child].slot for child in ledger.children(one.id))
             assert running <= one.budget.concurrent.maximum
             assert one.children <= (one.budget.children.maximum if one.budget.children else NO_TIME)
         if isinstance(decision, d.Call | d.Execute | d.Spawn):
