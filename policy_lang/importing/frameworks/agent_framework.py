@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from policy_lang.importing.draft import Limit, Statement
-from policy_lang.importing.framework import Framework, Import, counted, inside, lost, names
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import counted, inside, lost, names
 from policy_lang.importing.values import Value
 
 _MINUTE: Final = 60_000

@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 from policy_lang.importing.draft import Limit, fallback
-from policy_lang.importing.framework import Framework, Import, cost, counted, inside, keep, lost, names, timed
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import cost, counted, inside, keep, lost, names, timed
 from policy_lang.importing.values import Value, Wrong
 from policy_lang.quantities import Quantity, duration_text, parse
 

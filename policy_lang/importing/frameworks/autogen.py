@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from policy_lang.importing.draft import Limit
-from policy_lang.importing.framework import Framework, Import, counted, keep, lost, names, timed
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import counted, keep, lost, names, timed
 from policy_lang.importing.values import Value
 
 _OTHERS: Final = {

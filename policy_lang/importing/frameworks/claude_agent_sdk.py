@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 from policy_lang.importing.draft import Clause, fallback
-from policy_lang.importing.framework import Framework, Import, cost, counted, keep, lost, names
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import cost, counted, keep, lost, names
 from policy_lang.importing.values import Value
 
 _TURNS: Final = (

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policy_lang.importing.framework import Framework, Import, counted, lost, names, timed
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import counted, lost, names, timed
 from policy_lang.importing.values import Value, snake
 
 _ITERATIONS: Final = (

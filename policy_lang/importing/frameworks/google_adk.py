@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policy_lang.importing.framework import Framework, counted, inside, lost, names
+from policy_lang.importing.framework import Framework
+from policy_lang.importing.keys import counted, inside, lost, names
 
 _CALLS: Final = (
     "model calls. There as here the tools of the last one run, and then the run ends without an answer (there: "

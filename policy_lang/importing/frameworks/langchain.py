@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from policy_lang.importing.draft import Clause, Limit, fallback
-from policy_lang.importing.framework import Framework, Handler, Import, inside, keep, lost, names
+from policy_lang.importing.framework import Framework, Handler, Import
+from policy_lang.importing.keys import inside, keep, lost, names
 from policy_lang.importing.retries import Waits, retry_step
 from policy_lang.importing.values import Value, Wrong, snake
 from policy_lang.quantities import count_text

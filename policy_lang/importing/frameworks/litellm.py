@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from policy_lang.importing.draft import fallback
-from policy_lang.importing.framework import Framework, Import, inside, keep, lost, names, timed
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import inside, keep, lost, names, timed
 from policy_lang.importing.values import Value
 from policy_lang.quantities import duration_text
 

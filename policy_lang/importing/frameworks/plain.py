@@ -10,7 +10,8 @@ from typing import Final
 
 from engine.core.vocabulary import RESOURCES
 from policy_lang.importing.draft import UNITS, Clause, Limit
-from policy_lang.importing.framework import Framework, Handler, Import, inside, priced
+from policy_lang.importing.framework import Framework, Handler, Import
+from policy_lang.importing.keys import inside, priced
 from policy_lang.importing.values import Value, Wrong
 from policy_lang.quantities import COUNT, DURATION, MONEY, Quantity, decimal, misfit, parse
 from policy_lang.texts import quote

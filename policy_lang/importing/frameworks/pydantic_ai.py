@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from policy_lang.importing.draft import Clause
-from policy_lang.importing.framework import Framework, Handler, Import, cost, counted, inside, lost, names
+from policy_lang.importing.framework import Framework, Handler, Import
+from policy_lang.importing.keys import cost, counted, inside, lost, names
 from policy_lang.importing.values import Value
 from policy_lang.quantities import duration_text
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from policy_lang.importing.framework import Framework, Import, counted, lost, names
+from policy_lang.importing.framework import Framework, Import
+from policy_lang.importing.keys import counted, lost, names
 from policy_lang.importing.values import Value
 
 _STEPS: Final = (
