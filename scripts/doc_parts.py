@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 
 import demo
@@ -116,6 +118,13 @@ def explained() -> str:
     return f"```console\n$ policy explain runs.sqlite --run order-17 --step 22\n{text}```"
 
 
+def picture() -> str:
+    """The policy of the demonstration, drawn."""
+    command = [sys.executable, "-m", "policy_lang.cli", "graph", demo.POLICY]
+    drawn = subprocess.run(command, cwd=demo.ROOT, capture_output=True, text=True, timeout=120, check=True)
+    return f"```mermaid\n{drawn.stdout}```"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     part.__name__: part
     for part in (
@@ -130,5 +139,6 @@ PARTS: dict[str, Callable[[], str]] = {
         run,
         tree,
         explained,
+        picture,
     )
 }
