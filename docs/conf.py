@@ -6,7 +6,11 @@ The root of the sources is the project's, so that links from `docs/` to the exam
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pygments.lexer import RegexLexer, bygroups
+from pygments.lexers.special import TextLexer
+from pygments.token import Generic, Text
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,7 +36,9 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "docs/findings",
         "docs/rules/README",
         "docs/format",
+        "docs/new",
         "docs/importing",
+        "docs/graph",
         "docs/testing",
         "docs/editor",
         "docs/rehearsal",
@@ -74,8 +80,7 @@ include_patterns = ["docs/**.md", "spec_examples/**.md", "tests/README.md", "ben
 exclude_patterns = [".*", "build", "**/node_modules"]
 # Headings get the anchors that they have on the usual hosts of repositories.
 myst_heading_anchors = 6
-# What a terminal shows is no language: its colours may give up.
-suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+suppress_warnings = ["myst.header"]
 
 html_theme = "furo"
 html_title = "policy-lang"
@@ -100,7 +105,21 @@ pygments_style = "github-light"
 pygments_dark_style = "github-dark"
 
 
+class Terminal(RegexLexer):
+    """What a terminal shows: commands behind a prompt, and what they print, which is no language."""
+
+    name = "Terminal"
+    tokens: ClassVar[dict[str, list[Any]]] = {
+        "root": [
+            (r"^(\$ )((?:[^\n]*\\\n)*[^\n]*\n?)", bygroups(Generic.Prompt, Generic.Strong)),
+            (r"[^\n]+|\n", Text),
+        ],
+    }
+
+
 def setup(app: Any) -> None:
+    app.add_lexer("console", Terminal)
+    app.add_lexer("mermaid", TextLexer)  # drawn where the Markdown is shown as it is; nothing is fetched for it here
     app.connect("source-read", _add_navigation)
     app.connect("build-finished", _add_front_door)
 

@@ -7,8 +7,10 @@ again here, as a browser would: each link and anchor leads somewhere, and nothin
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -50,10 +52,12 @@ class _Reader(HTMLParser):
 
 
 def build(site: Path = SITE) -> int:
-    """Run Sphinx; its exit code. The environment it keeps between builds lies beside the site."""
-    flags = ["-b", "html", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
-    places = ["-c", str(ROOT / "docs"), "-d", str(site.parent / "site-doctrees"), str(ROOT), str(site)]
-    return subprocess.run([sys.executable, "-m", "sphinx", *flags, *places], check=False).returncode
+    """Run Sphinx; its exit code. Nothing of an earlier site is left: what it was made from may be gone."""
+    shutil.rmtree(site, ignore_errors=True)
+    flags = ["--builder", "html", "--fresh-env", "--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
+    with tempfile.TemporaryDirectory() as kept:
+        places = ["--conf-dir", str(ROOT / "docs"), "--doctree-dir", kept, str(ROOT), str(site)]
+        return subprocess.run([sys.executable, "-m", "sphinx", *flags, *places], check=False).returncode
 
 
 def problems(site: Path) -> Iterator[str]:
