@@ -93,6 +93,35 @@ def test_everything_that_it_promises(tmp_path: Path) -> None:
     session(tmp_path, talk)
 
 
+def test_all_that_is_safe_is_done_on_saving(tmp_path: Path) -> None:
+    """As an editor asks for it with `source.fixAll` among its actions on saving."""
+    text = (HEAD + "limits {\n  llm_calls = 5 finalize # 日本 𝒳\n  tokns 5k\n}\nlet a = 5\n").replace("\n", "\r\n")
+
+    async def talk(editor: Session) -> None:
+        editor.open("main.policy", text)
+        await editor.findings("main.policy")
+        context = types.CodeActionContext([], only=[types.CodeActionKind.SourceFixAll])
+        everywhere = types.Range(at(0, 0), at(9, 0))
+        actions = await editor.client.text_document_code_action_async(
+            types.CodeActionParams(editor.document("main.policy"), everywhere, context)
+        )
+        assert actions
+        (action,) = actions
+        assert isinstance(action, types.CodeAction)
+        assert action.edit
+        assert action.edit.changes
+        (edits,) = action.edit.changes.values()
+        new = text.replace("= 5 finalize", " 5 then finalize")
+        assert applied(text, list(edits)) == new
+        editor.change("main.policy", 2, new)
+        await editor.findings("main.policy", 2)
+        assert not await editor.client.text_document_code_action_async(
+            types.CodeActionParams(editor.document("main.policy"), everywhere, context)
+        )
+
+    session(tmp_path, talk)
+
+
 def test_unsaved_text_of_a_base_wins_until_it_is_closed(tmp_path: Path) -> None:
     async def talk(editor: Session) -> None:
         editor.open("main.policy", HEAD + 'extends "base.policy"\nlimits {\n  llm_calls 30\n}\n')
