@@ -7,22 +7,15 @@ was in flight happens at most twice, with the same idempotency key.
 from __future__ import annotations
 
 import collections
-import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from killing import Kills, lines, played, told
 
 from engine.store.sqlite import SqliteStore
 
-ROOT = Path(__file__).resolve().parents[2]
-
-SCRIPT = textwrap.dedent(
-    """
-    import asyncio, contextlib, json, os, signal, sys
+SCRIPT = """
+    import json, sys
     from engine.core.agents import Agents, TreeLimit
     from engine.core.ladders import Ask, Finalize
     from engine.core.messages import Message, Reply, ToolCall, Usage
@@ -30,7 +23,7 @@ SCRIPT = textwrap.dedent(
     from engine.run.agents import Agent
     from engine.run.driver import Driver
     from engine.run.tools import Tool, ToolContext
-    from engine.store.sqlite import SqliteStore
+    from killing import counted, every_kill
 
     top, world = sys.argv[1:]
 
@@ -61,11 +54,6 @@ SCRIPT = textwrap.dedent(
         "tree": [DELEGATE, [("send", '{"to": "root"}')]],
         "helper": [[("send", '{"to": "Ann"}'), ("note", "{}")]],
     }
-
-
-    def counted(file, key):
-        with open(os.path.join(folder, file), "a") as out:
-            out.write(key + "\\n")
 
 
     class Client:
@@ -101,36 +89,6 @@ SCRIPT = textwrap.dedent(
         raise AssertionError("executed elsewhere")
 
 
-    class Dying(SqliteStore):
-        '''Kills its process at write number ``at``, before or after it.'''
-
-        def __init__(self, path, at=-1, when=""):
-            super().__init__(path)
-            self.writes, self.at, self.when = 0, at, when
-            write, transaction = self._database.write, self._database.transaction
-
-            def dying(*args, **kwargs):
-                with self.one():
-                    write(*args, **kwargs)
-
-            @contextlib.contextmanager
-            def dying_too():
-                with self.one(), transaction() as db:
-                    yield db
-
-            self._database.write, self._database.transaction = dying, dying_too
-
-        @contextlib.contextmanager
-        def one(self):
-            self.writes += 1
-            here = self.writes == self.at
-            if here and self.when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield
-            if here and self.when == "after":
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
     ANSWERS = {"tool": {}, "external": {"result": "signed"}, "extension": {"amount": 2}}
 
 
@@ -154,80 +112,19 @@ SCRIPT = textwrap.dedent(
         return {"status": result.status, "text": result.text, "reason": result.reason, "messages": said}
 
 
-    def in_a_child(work):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                work()
-                code = 0
-            except BaseException as error:
-                print(type(error).__name__, error, file=sys.stderr, flush=True)
-            finally:
-                os._exit(code)
-        return os.waitpid(pid, 0)[1]
-
-
-    def whole(path, out):
-        store = Dying(path)
-        result = asyncio.run(asyncio.wait_for(go(store), 20))
-        result["writes"] = store.writes
-        store.close()
-        with open(out, "w") as file:
-            json.dump(result, file)
-
-
-    def one(name, at, when):
-        global folder
-        folder = os.path.join(top, name)
-        os.mkdir(folder)
-        path, out = os.path.join(folder, "j.sqlite"), os.path.join(folder, "result.json")
-        if when:
-            status = in_a_child(lambda: asyncio.run(go(Dying(path, at, when))))
-            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (name, status)
-        status = in_a_child(lambda: whole(path, out))
-        assert status == 0, (name, status)
-
-
-    one("whole", 0, "")
-    writes = json.load(open(os.path.join(top, "whole", "result.json")))["writes"]
-    for at in range(1, writes + 1):
-        for when in ("before", "after"):
-            one(f"{at}-{when}", at, when)
+    every_kill(go, top)
     """
-)
-
-
-class Kills:
-    """A folder for each kill of one world, with the journal, the result, and what happened outside."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.whole = folder / "whole"
-        self.each = sorted(path for path in folder.iterdir() if path.name != "whole")
 
 
 @pytest.fixture(scope="module", params=["run", "tree"])
-def kills(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kills:
-    folder = tmp_path_factory.mktemp(request.param)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), request.param],
-        env=environment, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return Kills(request.param, folder)
+def world(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
-def told(folder: Path) -> dict[str, object]:
-    result = json.loads((folder / "result.json").read_text())
-    del result["writes"]
-    return result
-
-
-def lines(folder: Path, file: str) -> collections.Counter[str]:
-    path = folder / file
-    return collections.Counter(path.read_text().splitlines() if path.exists() else ())
+@pytest.fixture(scope="module")
+def kills(world: str, tmp_path_factory: pytest.TempPathFactory) -> Kills:
+    return played(SCRIPT, tmp_path_factory.mktemp(world), world)
 
 
 def journaled(folder: Path) -> dict[str, object]:
@@ -250,14 +147,14 @@ def journaled(folder: Path) -> dict[str, object]:
     return {"records": records, "answers": answers, "events": events}
 
 
-def test_the_uninterrupted_one_has_all_of_it(kills: Kills) -> None:
+def test_the_uninterrupted_one_has_all_of_it(world: str, kills: Kills) -> None:
     result, journal = told(kills.whole), journaled(kills.whole)
     assert result["status"] == "completed"
     assert set(lines(kills.whole, "calls").values()) == {1}
     answers = journal["answers"]
     assert isinstance(answers, dict)
     kinds = collections.Counter(kind for kind, _, _ in answers.values())
-    if kills.name == "run":
+    if world == "run":
         assert kinds == {"tool": 2, "external": 1, "extension": 1}
     else:
         assert kinds == {"tool": 3}
