@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from engine.core.claims import Claim, Within
+from engine.core.claims import Always, AtMost, Claim, Compare, Within
 from engine.core.ladders import Fallback
 from engine.core.machine.claim_laws import Promise, promises_of
 from engine.core.machine.laws import laws_of
 from engine.core.machine.machine import Machine
 from engine.core.machine.monitors import Laws
-from engine.core.machine.plan import plans_of
+from engine.core.machine.plan import Plan, plans_of
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
 from engine.verify.dead import dead_lines
@@ -39,6 +39,9 @@ FREE, ALONE = World(), World(ancestors=False, clients=True)
 PLAIN = World(ancestors=False, clients=True, pauses=False, plain=True)
 """A run as simple as can be, for a trace that can be played and read."""
 
+
+_WIDEST = 7
+"""The largest limit of tools that the rounds of a search are made large enough for."""
 
 _DEAD_SECONDS = 5.0
 """Time to find out from which limit on dead lines would act."""
@@ -164,16 +167,29 @@ class Prover:
                 why = f"nothing that is counted bounds its {_SPELT[what]}: a limit of `{line}` would"
                 return Verdict("end", "end", "unknown", says, why, effort=effort)
         spelt = (("calls", "model call"), ("attempts", "further attempt"), ("rounds", "round"), ("tools", "tool call"))
-        counted = [_many(number, word) for what, word in spelt if (number := most[what])]
-        if not most["tools"] or not self._endless_rounds():
+        tools = self._tools(far)
+        counted = [_many(n, word) for what, word in spelt if (n := tools if what == "tools" else most[what])]
+        if tools is not None:
             says = f"{says} after at most {_listed(counted)}" if counted else f"{says} before its first call"
         else:
             bound = "; in a round there may be any number of tools, unless `tool_calls` is limited"
-            says = f"{says} after at most {_listed(counted[:-1])}{bound}"
+            says = f"{says} after at most {_listed(counted)}{bound}"
         return Verdict("end", "end", "proved", says, effort=effort)
 
-    def _endless_rounds(self) -> bool:
-        return not any(plan.resource == "tool_calls" for plan in self.plans)
+    def _tools(self, far: Longest) -> int | None:
+        """How many tools a run can have, whatever the size of its rounds."""
+        if far.most["tools"] == 0:
+            return 0
+        most = self._most("tool_calls")
+        return None if most is None else max(most, far.most["tools"] or 0)
+
+    def _most(self, resource: str) -> int | None:
+        """How many tools a run can have at most, by its tightest limit with all grants; ``None``: any number.
+
+        Nobody can keep a model from naming tools that are not there, however many are allowed.
+        """
+        totals = [_total(plan) for plan in self.plans if plan.resource == resource == "tool_calls"]
+        return min(totals, default=None)
 
     # ---- claims
 
@@ -181,28 +197,48 @@ class Prover:
         claim, says = promise.claim, said(promise.claim)
         if isinstance(claim.says, Within) and (short := self._short(claim, says)):
             return short
-        if promise.counts_tools and (wide := widest(self.compiled, claim)):
-            why = "nothing limits `tool_calls`, so that one round may have any number of tools"
+        if promise.counts and (wide := widest(self.compiled, claim)):
+            why = f"nothing limits `{promise.counts}`, so that one round may have any number of tools"
+            why = "" if self._most(promise.counts) is not None else why
             return Verdict("claim", claim.name, "refuted", says, why, played=tuple(wide), origin=claim.origin)
         world = World(clients=True, pauses=not isinstance(claim.says, Within))
-        found = self._explore(claim.name, around(self.compiled.machine, self.policy, world), promise.explored)
+        machine, size = around(self.compiled.machine, self.policy, world), self._round_size(promise)
+        found = self._explore(claim.name, machine, promise.explored, size)
         about = Verdict("claim", claim.name, "unknown", says, origin=claim.origin, effort=_effort(found))
         if found.broken:
             return self._refuted(about, found.broken[0].trace, promise.explored, promise)
         if found.cut:
             return replace(about, why=found.cut)
-        if promise.counts_tools:
-            why = f"it is so for rounds of at most {self.budget.open} tools; nothing limits `tool_calls`"
-            return replace(about, why=why)
+        if promise.counts and not self._any_size(promise, size):
+            return replace(about, why=f"it is so for rounds of at most {size} tools; larger ones were not tried")
         return replace(about, result="proved", vacuous=promise.vacuous(found.held))
+
+    def _round_size(self, promise: Promise) -> int:
+        """How many tools the rounds of a search have: enough to pass a small limit, where the claim counts them."""
+        most = self._most(promise.counts)
+        return self.budget.open if most is None or most >= _WIDEST else max(self.budget.open, most + 1)
+
+    def _any_size(self, promise: Promise, size: int) -> bool:
+        """Does what was found for rounds of that size hold for larger ones? It does where a limit is passed by one
+        round already, or says itself what is claimed."""
+        most, says = self._most(promise.counts), promise.claim.says
+        if most is None or most < size:
+            return most is not None
+        if isinstance(says, AtMost):
+            return most <= says.n
+        facts = says.claim.facts if isinstance(says, Always) and says.implies is None else ()
+        return bool(facts) and all(
+            isinstance(f, Compare) and f.resource == "tool_calls" and f.op == "<=" and (f.amount or 0) >= most
+            for f in facts
+        )
 
     def _short(self, claim: Claim, says: str) -> Verdict | None:
         """The longest run is short enough: then no search has to count."""
         assert isinstance(claim.says, Within)
         began = time.perf_counter()
         far = self.far()
-        calls, attempts, tools = far.most["calls"], far.most["attempts"], far.most["tools"]
-        if far.cut or calls is None or attempts is None or tools is None or self._endless_rounds():
+        calls, attempts, tools = far.most["calls"], far.most["attempts"], self._tools(far)
+        if far.cut or calls is None or attempts is None or tools is None:
             return None
         agents = self.policy.agents is not None or bool(self.policy.agent)
         steps = calls + attempts + tools * (2 if agents else 1)
@@ -256,7 +292,7 @@ class Prover:
 
     # ---- searches
 
-    def _explore(self, what: str, machine: Machine, laws: Laws) -> Exploration:
+    def _explore(self, what: str, machine: Machine, laws: Laws, size: int = 0) -> Exploration:
         told = self.progress
 
         def heard(states: int, depth: int) -> None:
@@ -267,7 +303,7 @@ class Prover:
             laws,
             max_states=self.budget.states,
             max_seconds=self._seconds(),
-            max_open=self.budget.open,
+            max_open=size or self.budget.open,
             progress=unheard if told is silent else heard,
         )
         self.sampled.update(found.sampled)
@@ -315,6 +351,12 @@ def _effort(found: Exploration) -> Effort:
 
 
 _SPELT = {"calls": "model calls", "rounds": "rounds", "attempts": "attempts"}
+
+
+def _total(plan: Plan) -> int:
+    """The maximum of a limit with all that its ladder may grant."""
+    extension, asked = plan.extension(), plan.question()
+    return plan.maximum + (extension[1] if extension else 0) + (asked[1].times * plan.up_to() if asked else 0)
 
 
 def _listed(words: Sequence[str]) -> str:

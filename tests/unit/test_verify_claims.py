@@ -67,10 +67,24 @@ def test_true_at_its_boundary_and_false_just_below(proved: str, refuted: str) ->
 
 
 def test_how_many_steps_a_run_has_at_most() -> None:
-    results = [verdict(f"within {n} steps ended").result for n in range(10, 20)]
-    most = results.index("proved")
-    assert results == ["refuted"] * most + ["proved"] * (10 - most)
-    assert 0 < most < 10
+    assert verdict("within 15 steps ended").result == "refuted"
+    # Six calls, four further attempts and seven tools cannot all be had in one run, but larger rounds are not tried.
+    between = verdict("within 16 steps ended")
+    assert (between.result, between.why) == (
+        "unknown",
+        "it is so for rounds of at most 2 tools; larger ones were not tried",
+    )
+    enough = verdict("within 17 steps ended")
+    assert (enough.result, enough.why) == ("proved", "no run has more than 17")
+
+
+@pytest.mark.parametrize(("limit", "most"), [("3", 3), ("9", 9), ("3 then extend 2 once", 5)])
+def test_one_wide_round_is_enough_to_pass_a_number(limit: str, most: int) -> None:
+    text = f'policy "p" lang 1\nlimits {{\n  llm_calls   2\n  tool_calls  {limit}\n}}\n'
+    assert verdict(f"at_most {most} tool_call", text).result == "proved"
+    refuted = verdict(f"at_most {most - 1} tool_call", text)
+    assert refuted.result == "refuted"
+    assert [type(step.event).__name__ for step in refuted.played] == ["RunStarted", "CallRequested", "ModelReplied"]
 
 
 def test_what_a_provider_executes_itself_is_counted_beyond_the_limit() -> None:
@@ -140,7 +154,7 @@ def test_a_round_may_have_any_number_of_tools() -> None:
     rounds = verdict("always phase is final implies tool_calls <= 40", text)
     assert (rounds.result, rounds.why) == (
         "unknown",
-        "it is so for rounds of at most 2 tools; nothing limits `tool_calls`",
+        "it is so for rounds of at most 2 tools; larger ones were not tried",
     )
 
 

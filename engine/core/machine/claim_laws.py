@@ -59,14 +59,15 @@ class Promise:
     """A claim ready to be watched.
 
     ``watched`` are its ghosts and checks for a real run, ``explored`` those for a search through all states; ``open``
-    says what such a search does not know. ``counts_tools``: it depends on how many tools a round may have.
+    says what such a search does not know. ``counts`` is ``tool_calls`` or ``unknown_tools`` where the claim is about
+    how many there are, so that the size of a round matters; else empty.
     """
 
     claim: Claim
     watched: Laws
     explored: Laws
     open: tuple[str, ...]
-    counts_tools: bool
+    counts: str
 
     def vacuous(self, held: Sequence[int]) -> str:
         """What never happened, so that nothing was shown; ``held`` says which premises of ``explored`` did."""
@@ -90,7 +91,7 @@ def promises_of(policy: Policy, claims: Iterable[Claim] | None = None) -> tuple[
 def _promise(claim: Claim, policy: Policy) -> Promise:
     real, search = _Writer(claim, policy, real=True), _Writer(claim, policy, real=False)
     watched, explored = real.laws(), search.laws()
-    return Promise(claim, watched, explored, tuple(dict.fromkeys(search.open)), search.counts_tools)
+    return Promise(claim, watched, explored, tuple(dict.fromkeys(search.open)), search.counts)
 
 
 _UPDATES = {
@@ -138,7 +139,7 @@ class _Writer:
     real: bool
     ghosts: dict[str, Ghost] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
-    counts_tools: bool = False
+    counts: str = ""
 
     def laws(self) -> Laws:
         match self.claim.says:
@@ -186,7 +187,7 @@ class _Writer:
 
         A search does not follow agents: where the policy speaks of them, every execution counts as one more of them.
         """
-        self.counts_tools = self._endless_rounds()
+        self.counts = "tool_calls"
         agents = not self.real and (self.policy.agents is not None or bool(self.policy.agent))
         if agents:
             self.open.append(OPEN_TREE)
@@ -297,7 +298,7 @@ class _Writer:
         """The ghost that counts a resource, up to one more than ``most``; none where a search cannot."""
         name = f"claimed_{resource}"
         if resource in ("tool_calls", "unknown_tools"):
-            self.counts_tools = self._endless_rounds(resource)
+            self.counts = resource
         limited = any(p.resource == resource for p in plans_of(self.policy))
         back = resource == "tool_calls"
         if back and not limited and not self.real and self._may_give_back():
@@ -318,10 +319,6 @@ class _Writer:
     def _may_give_back(self) -> bool:
         """Can a call that was counted be answered before it has started?"""
         return keeps_time(Context.of(self.policy)) or any(b.apply == "now" for b in self.policy.breakers)
-
-    def _endless_rounds(self, resource: str = "tool_calls") -> bool:
-        """May a round have any number of them?"""
-        return not any(p.resource == resource for p in plans_of(self.policy))
 
     def _need(self, *names: str) -> None:
         for name in names:
