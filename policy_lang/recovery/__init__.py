@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from policy_lang.lexer import END
 from policy_lang.parser import Parser
-from policy_lang.recovery import blocks, edits, notation, quotes
+from policy_lang.recovery import blocks, claims, edits, notation, quotes
 from policy_lang.recovery.site import Site
 
 MAX_FINDINGS = 200
@@ -37,6 +37,7 @@ REPAIRS = (
     edits.missing_then,
     edits.needless_then,
     edits.reserved_name,
+    claims.foreign_claim,
     notation.foreign_sign,
     notation.foreign_number,
     quotes.inner_quotes,

@@ -47,9 +47,13 @@ def claims_of(statements: tuple[tree.Statement, ...], values: Values) -> list[Cl
     """The claims of one file, those left out that are too wrong to mean anything."""
     found: list[ClaimLine] = []
     first: dict[str, Span] = {}
+    syntax = [finding.primary.span for finding in values.report.findings if finding.code.startswith("P1")]
+    unread = {(id(span.source), span.line) for span in syntax}
     for statement in statements:
         if not isinstance(statement, tree.Verify):
             continue
+        if (id(statement.span.source), statement.span.line) in unread:
+            continue  # what is left of a claim that could not be read is not what it says
         name = values.plain(statement.name, "the name of a claim", "say what is to hold")
         said = _said(statement.claim, values)
         if name is not None and name in first:
@@ -121,6 +125,11 @@ def _compared(fact: tree.Act, subject: tree.Name, values: Values) -> dict[str, A
         _use(value, values)
         return None
     unit = RESOURCES[resource].unit if resource in RESOURCES else COUNT
+    if isinstance(value, tree.Name) and value.text in COUNTED and values.names.find(value.text) is None:
+        why = Label(subject.span, "compared with an amount")
+        help = "write a quantity, or the name of one: what is used of two resources is not compared"
+        values.report.error("P507", f"`{value.text}` is no amount", value.span, "a counter too", why, help=help)
+        return None
     found = values.amount(value, Use(f"`{resource}`", unit, subject.span, unlimited=True))
     if found is None:
         return None
