@@ -208,6 +208,7 @@ def _print(path: str, proof: Proof, prover: Prover, tests: dict[str, Written]) -
 
 
 def _write(path: str, testing: Testing, tests: list[Written], *, quiet: bool) -> None:
+    from policy_lang.renderers.snippet import clean
     from policy_lang.source import Unreadable
     from policy_lang.stored import NotWritten
 
@@ -219,20 +220,29 @@ def _write(path: str, testing: Testing, tests: list[Written], *, quiet: bool) ->
     if not quiet:
         for test in tests:
             if test.text:
-                print(f'{path}: the test "{test.title}" {"was added" if test.title in written else "is there already"}')
+                done = "was added" if test.title in written else "is there already"
+                print(clean(f'{path}: the test "{test.title}" {done}'))
+
+
+_OFTEN = 0.1
+"""Seconds between two words about progress."""
 
 
 class _Progress:
     """How far a search has come, on a terminal only."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        from policy_lang.renderers.snippet import clean
+
+        self.path, self.clean = path, clean
         self.shown = sys.stderr is not None and sys.stderr.isatty()
         self.written = 0
+        self.next = 0.0
 
     def __call__(self, what: str, states: int, depth: int) -> None:
-        if self.shown:
-            text = f"{self.path}: {what}: {states:,} states, depth {depth}"[:100]
+        if self.shown and time.monotonic() >= self.next:
+            self.next = time.monotonic() + _OFTEN
+            text = self.clean(f"{self.path}: {what}: {states:,} states, depth {depth}")[:100]
             print(f"\r{text:<{self.written}}", end="", file=sys.stderr, flush=True)
             self.written = len(text)
 

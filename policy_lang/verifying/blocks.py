@@ -45,7 +45,16 @@ def block(title: str, agent: str, played: Sequence[Played], compiled: Compiled, 
 
 def quoted(text: str) -> str:
     """A string of the language."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(sign: str) -> str:
+    if sign in _ESCAPES:
+        return _ESCAPES[sign]
+    return sign if sign.isprintable() else f"\\u{{{ord(sign):x}}}"
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 def _given(played: Sequence[Played]) -> str:
