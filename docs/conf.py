@@ -5,6 +5,9 @@ The root of the sources is the project's, so that links from `docs/` to the exam
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -72,6 +75,9 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
 _FOLDERS = {"docs/rules/README": "docs/rules/P*.md", "docs/decisions/README": "docs/decisions/0*.md"}
 """Pages whose folder is listed below them."""
 
+DRAWN = "spec_examples/call_limits/six_five_tools_only.policy"
+"""The policy of the picture on the page about pictures."""
+
 project = "policy-lang"
 copyright = ""
 extensions = ["myst_parser"]
@@ -119,8 +125,9 @@ class Terminal(RegexLexer):
 
 def setup(app: Any) -> None:
     app.add_lexer("console", Terminal)
-    app.add_lexer("mermaid", TextLexer)  # drawn where the Markdown is shown as it is; nothing is fetched for it here
+    app.add_lexer("mermaid", TextLexer)  # drawn where the Markdown is shown as it is
     app.connect("source-read", _add_navigation)
+    app.connect("source-read", _draw)
     app.connect("build-finished", _add_front_door)
 
 
@@ -131,6 +138,15 @@ def _add_navigation(app: Any, name: str, source: list[str]) -> None:
     elif name in _FOLDERS:
         found = sorted(ROOT.glob(_FOLDERS[name]))
         source[0] += _list("", tuple(page.relative_to(ROOT).with_suffix("").as_posix() for page in found))
+
+
+def _draw(app: Any, name: str, source: list[str]) -> None:
+    """A picture in place of its Mermaid, which a browser could draw only with a program fetched for it."""
+    if name == "docs/graph":
+        command = [sys.executable, "-m", "policy_lang.cli", "graph", DRAWN, "--format", "svg"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+        drawn = re.sub(r"\n\s*\n", "\n", done.stdout)
+        source[0] = re.sub(r"```mermaid\n.*?\n```", lambda _: drawn, source[0], count=1, flags=re.DOTALL)
 
 
 def _navigation() -> dict[str, tuple[str, ...]]:
