@@ -40,6 +40,7 @@ class Fixer:
         self.files, self.names, self.unsafe = files, list(names), unsafe
         self.done: dict[str, list[Diagnostic]] = {}
         self._refused: dict[str, dict[tuple[str, str, int], Refused]] = {}
+        self._before: dict[str, set[str]] = {}
 
     @property
     def refused(self) -> list[Refused]:
@@ -52,26 +53,39 @@ class Fixer:
         """
         waiting = set(self.names if start is None else start)
         for _ in range(MAX_ROUNDS):
+            changed = self._settle(waiting)
+            waiting = {name for name in self.names if self._refused.get(name)}
+            if not changed or not waiting:
+                return
+            self._refused.clear()  # what was wrong before may be right now
+
+    def _settle(self, waiting: set[str]) -> bool:
+        """Fix the files that wait, and those that depend on what changes; has anything changed?"""
+        changed = False
+        for _ in range(MAX_ROUNDS):
             for name in [name for name in self.names if name in waiting]:
                 waiting.discard(name)
                 if self._fix(name):
+                    changed = True
                     waiting.update(set(self.files.depending(name)).intersection(self.names))
             if not waiting:
-                return
+                break
+        return changed
 
     def _fix(self, name: str) -> bool:
         """Fix one file; has it changed?"""
-        before: set[str] = set()
+        before = self._before.setdefault(name, set())
         try:
+            old = self.files.text(name)
             for _ in range(MAX_ROUNDS):
                 due = self._due(name)
                 if not due:
                     break
                 before.add(self.files.text(name))
                 self._round(name, due, before)
+            return self.files.text(name) != old
         except Unreadable:
-            pass
-        return len(before) > 1 or (bool(before) and self.files.text(name) not in before)
+            return False
 
     def _due(self, name: str) -> list[Diagnostic]:
         """The fixes of the next round; those that keep the meaning last, for a file with errors has none."""
@@ -101,7 +115,7 @@ class Fixer:
 
 def fixable(finding: Diagnostic, name: str, unsafe: bool) -> bool:
     """Has a finding a fix of this file alone, and one that may be made?"""
-    if not finding.fix or not (unsafe or finding.is_safe):
+    if not (unsafe or finding.is_safe) or all(edit.span.text == edit.replacement for edit in finding.fix):
         return False
     return all(edit.span.source.name == name for edit in finding.fix) and sound(finding.fix)
 

@@ -152,6 +152,10 @@ def one_line(site: Site) -> bool:
     if before is None or token.kind == NEWLINE:
         return False
     newline = Token(NEWLINE, "", before.end, before.end)
+    source = parser.source
+    if before.kind == "_LB" and source.line_of(before.end) < source.line_of(token.start) and parser.fits([newline]):
+        site.replace(0, newline)  # before a `then` at the start of a line there is no line end for the parser
+        return True
     if before.kind == "_LB" and parser.fits([newline]):
         site.report(
             "P105",

@@ -53,7 +53,8 @@ def needless_then(site: Site) -> bool:
 def _without_then(site: Site, then: Token, step: Token) -> tuple[Edit, ...]:
     """Only a `then` may begin a line of a ladder: without it the step goes up, unless a comment is in the way."""
     before, source = site.before, site.parser.source
-    if before is None or source.line_of(before.end) == source.line_of(then.start):
+    same = before is None or source.line_of(before.end) == source.line_of(then.start)
+    if before is None or same or before.kind in ("_LB", NEWLINE):
         return (Edit(site.span(then.start, step.start), ""),)
     gap = site.span(before.end, step.start)
     return () if "#" in gap.text else (Edit(gap, " "),)

@@ -7,7 +7,9 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,12 @@ from test_lang_recovery import KINDS, WORDS
 
 from engine.core.policy import Policy
 from policy_lang import checks
+from policy_lang.cli.fix_files import FixedFiles
 from policy_lang.diagnostics import KEEPS, Diagnostic
 from policy_lang.fixing import Files, Fixer
 from policy_lang.fixing import fixed as fixed_text
 from policy_lang.formatting import formatted
+from policy_lang.linting import Linter
 from policy_lang.source import MAX_BYTES
 
 SEEDS = st.integers(0, 2**32)
@@ -166,6 +170,72 @@ def test_any_words_in_any_order(text: str, unsafe: bool) -> None:
     new = fix(text, unsafe)[0]
     assert errors(new) <= errors(text)
     assert fix(new, unsafe)[0] == new
+
+
+PROJECT = {
+    "texts": """policy "texts" lang 1
+let bye = "Answer now."
+let few = 5
+let idle = 7
+tool "shell_*"  deny "No shell."
+""",
+    "shared": """policy "shared" lang 1
+import "texts.policy"
+tool "mail"  ask within 5m
+let more = 9
+""",
+    "base": """policy "base" lang 1
+import "shared.policy"
+param most = 20
+limits {
+  llm_calls        most  then finalize bye
+  tool_iterations  8  then extend 2 once then finalize
+  tokens           100k reserve 4k then finalize
+}
+""",
+    "main": """policy "main" lang 1
+extends "base.policy"
+import "texts.policy"
+let used = 7
+let unused = 8
+limits {
+  override llm_calls  10 then finalize
+  tool_iterations     used then finalize bye
+  tokens              100k reserve 4k then finalize
+}
+agent "explore" {
+  llm_calls        4
+  override tokens  10k
+}
+""",
+}
+"""Files that depend on one another, with something idle in each."""
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.booleans())
+def test_files_that_depend_on_each_other_are_fixed_in_one_go(seed: int, unsafe: bool) -> None:
+    rng = random.Random(seed)
+    files = dict(PROJECT)
+    for _ in range(rng.randrange(5)):
+        name = rng.choice(sorted(files))
+        files[name] = rng.choice([habit, habit, idle, spoiled, rng.choice(KINDS[:-1])])(files[name], rng) or "\n"
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        for name, text in files.items():
+            Path(f"{name}.policy").write_bytes(text.encode())
+        names = rng.sample([f"{name}.policy" for name in files], rng.choice([4, 4, 2]))
+        before = sum(all_errors(names))
+        fixing = FixedFiles(Linter(), names, 1, unsafe=unsafe)
+        assert fixing.write() == []
+        assert sum(all_errors(names)) <= before
+        assert list(FixedFiles(Linter(), names, 1, unsafe=unsafe).changed()) == []
+        for name, text in files.items():
+            assert f"{name}.policy" in names or Path(f"{name}.policy").read_bytes() == text.encode()
+
+
+def all_errors(names: list[str]) -> list[bool]:
+    linter = Linter()
+    return [finding.is_error for name in names for finding in linter.told(name).findings]
 
 
 def test_hundreds_of_mistakes_are_fixed_though_not_all_are_told_at_first() -> None:
