@@ -43,6 +43,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "docs/importing",
         "docs/graph",
         "docs/testing",
+        "docs/verify",
         "docs/editor",
         "docs/rehearsal",
     ),

@@ -192,7 +192,7 @@ P316 change of a locked limit
         policy "chat" lang 1
         extends "base.policy"
         limits {
-          llm_calls  40 per thread
+          llm_calls  40  per thread
         }
         # --- base.policy
         policy "base" lang 1
@@ -229,8 +229,8 @@ P323 test that expects nothing
 
         policy "chat" lang 1
         test "a search" {
-          when    call
-          when    model asks "search"
+          when  call
+          when  model asks "search"
         }
 
     Good:

@@ -132,7 +132,7 @@ P106 line in the wrong block
 
         policy "team" lang 1
         limits {
-          llm_calls  20 per subtree
+          llm_calls  20  per subtree
           depth      2
         }
 
@@ -140,7 +140,7 @@ P106 line in the wrong block
 
         policy "team" lang 1
         limits {
-          llm_calls  20 per subtree
+          llm_calls  20  per subtree
         }
         agents {
           depth  2

@@ -50,16 +50,16 @@ P203 name not defined
         policy "chat" lang 1
         param most = 20
         limits {
-          llm_calls  20
-          tokens     most_tokens
+          llm_calls     20
+          tokens        most_tokens
           llm_attempts  most
         }
 
     Good:
 
         policy "chat" lang 1
-        param most = 20
-        let most_tokens = 200k
+        param most        = 20
+        let   most_tokens = 200k
         limits {
           llm_calls     20
           tokens        most_tokens
@@ -75,7 +75,7 @@ P204 name defined twice
 
         policy "chat" lang 1
         param most = 20
-        let most = 10
+        let   most = 10
         limits {
           llm_calls  most
         }
@@ -181,7 +181,7 @@ P209 option or clause that does not apply
 
         policy "chat" lang 1
         limits {
-          llm_calls  20 reserve 1  then finalize
+          llm_calls  20  reserve 1  then finalize
         }
 
     Good:
@@ -210,7 +210,7 @@ P210 written twice
         policy "chat" lang 1
         limits {
           llm_calls  20
-          llm_calls  30 per thread
+          llm_calls  30  per thread
         }
 
     Fix: safe: it removes the second of two equal names in `prefer`. Which of two other lines is meant is yours to

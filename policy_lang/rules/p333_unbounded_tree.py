@@ -21,7 +21,7 @@ Good:
     policy "team" lang 1
     limits {
       llm_calls  20  then finalize
-      llm_calls  100 per subtree
+      llm_calls  100  per subtree
     }
     agent "explore" {
       llm_calls  6  then finalize

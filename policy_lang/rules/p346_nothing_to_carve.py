@@ -28,7 +28,7 @@ Good:
       carve  tokens
     }
     agent "explore" {
-      llm_calls  6    then finalize
+      llm_calls  6  then finalize
       tokens     40k
     }
 

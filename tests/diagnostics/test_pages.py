@@ -11,6 +11,7 @@ from linted import EXPECTED, lint_example, rendered
 
 from policy_lang import catalogue
 from policy_lang.diagnostics import NOTE
+from policy_lang.formatting import formatted
 from policy_lang.rules import RULES
 
 PAGES = catalogue.pages()
@@ -35,6 +36,13 @@ def test_an_example_has_the_findings_it_is_for(code: str, kind: str, tmp_path: P
     found = lint_example(files, tmp_path, code)
     codes = {finding.code for finding in found if finding.code == code or finding.severity != NOTE}
     assert codes == ({code} if kind == "Bad" else set()), found
+
+
+@pytest.mark.parametrize("code", sorted(set(PAGES) - set(UNSHOWN)))
+@pytest.mark.parametrize("kind", ["Bad", "Good"])
+def test_an_example_has_the_one_layout(code: str, kind: str) -> None:
+    for name, text in PAGES[code].example(kind).items():
+        assert not name.endswith(".policy") or formatted(text) == text
 
 
 @pytest.mark.parametrize("code", sorted(UNSHOWN))
