@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 
 from policy_lang import tree
 from policy_lang.diagnostics import Edit, Label
@@ -48,7 +49,7 @@ class Unit:
         """Was there something that could not be read? Then what seems absent may only be misspelt."""
         return any(_is_broken(statement) for statement in self.file.statements)
 
-    @property
+    @cached_property
     def importable(self) -> bool:
         """May other files import it? Then its names may be used where nobody sees it from here."""
         return all(isinstance(statement, IMPORTED) for statement in self.file.statements)
