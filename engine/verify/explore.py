@@ -74,7 +74,7 @@ def explore(
     """Visit every reachable state, or as many as the budget allows. A run that breaks a law is not followed further."""
     started = time.perf_counter()
     search = Search(machine, laws, max_open)
-    with _uncollected():
+    with uncollected():
         cut = search.run(max_states, started + max_seconds, progress)
     return Exploration(
         states=len(search.seen),
@@ -105,7 +105,7 @@ def reachable(machine: Machine, laws: Laws, *, max_states: int = 300_000, max_op
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without the garbage collector: states are tuples that all stay, and looking through them doubles the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -8,7 +8,7 @@ needs a past that the run does not have (a breaker that was never given a failur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -19,7 +19,8 @@ from engine.core.core import PHASE
 from engine.core.host import FULL
 from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, failure_plans
 from engine.core.machine.machine import Phase
-from engine.core.machine.plan import ENOUGH
+from engine.core.machine.plan import ENOUGH, Plan
+from engine.core.messages import Usage
 from engine.core.policy import Consult, Fallback, Retry
 from engine.core.state import ASKED, NO_TIME, STARTED, WAITING, ClientInfo, Pools, State, Used
 from engine.core.step import Compiled
@@ -53,7 +54,7 @@ Group = tuple[TraceStep, ...]
 
 def replayed(compiled: Compiled, trace: Sequence[TraceStep]) -> list[Played]:
     """The run of ``trace`` on ``compiled.step``. Raises ``NoReplay``."""
-    return _Replay(compiled, trace).play()
+    return Replay(compiled, trace).play()
 
 
 def grouped(trace: Sequence[TraceStep]) -> list[Group]:
@@ -68,7 +69,9 @@ def grouped(trace: Sequence[TraceStep]) -> list[Group]:
     return [*groups, tuple(begun)] if begun else groups
 
 
-class _Replay:
+class Replay:
+    """One run being played. Whoever plays it for two policies at once chooses otherwise what leaves a choice."""
+
     def __init__(self, compiled: Compiled, trace: Sequence[TraceStep]) -> None:
         self.compiled, self.policy, self.core = compiled, compiled.policy, compiled.core
         self.groups = grouped(trace)
@@ -142,14 +145,7 @@ class _Replay:
     # ---- the events of a host
 
     def _run(self, number: int, group: Group) -> None:
-        fields = group[0].fields
-        spent = {n.removesuffix("_left_spent"): v for n, v in fields.items() if n.endswith("_left_spent") and v}
-        earlier = {p.resource: spent[p.name] for p in self.core.plans if p.name in spent}
-        for plan in self.core.plans:
-            if plan.limit.scope == "thread" and fields.get(plan.field, ENOUGH) < ENOUGH:
-                name = "output_tokens" if plan.resource == "tokens" else plan.resource
-                left = plan.limit.reserve if fields[plan.field] else 0
-                earlier[name] = max(earlier.get(name, 0), plan.maximum - left)
+        earlier = self._earlier(group)
         clients = tuple(ClientInfo(name, self.model) for name in (CLIENT, *self._clients()))
         hidden = any(step.fields.get("delivered") for step in self.trace)
         profile = tuple(ability for ability in FULL if not (hidden and ability == "retract"))
@@ -158,6 +154,10 @@ class _Replay:
         self._send(
             e.RunStarted(self.at, "run", thread, profile=profile, clients=clients, thread_used=used), supplied=True
         )
+
+    def _earlier(self, group: Group) -> dict[str, int]:
+        """What earlier runs of the thread have used."""
+        return earlier_use(self.core.plans, group[0].fields)
 
     def _clients(self) -> list[str]:
         """The clients that the host has: those of a ``fallback`` that is passed by are not among them."""
@@ -188,10 +188,14 @@ class _Replay:
         if call is None:
             raise NoReplay("there is no call to make again")
         if self.state.vars[PHASE] == Phase.WAITING:
-            self.at = max(self.at, call.not_before)
+            self.at = max(self.at, self._due())
             self._send(e.RetryDue(self.at, call.id), supplied=True)
         else:
             self._send(e.CallRequested(self.at, call.id, CLIENT, self.model))
+
+    def _due(self) -> int:
+        """When the further attempt may be asked for."""
+        return self.state.call.not_before if self.state.call else 0
 
     def _resolved(self, number: int, group: Group) -> None:
         if self.resolve is None:
@@ -228,18 +232,12 @@ class _Replay:
         call = self.state.call
         if call is None:
             raise NoReplay("no call is in flight")
-        usage = aimed_usage(self.compiled, self.state, self.at, self._ahead(number))
-        event = e.ModelReplied(self.at, call.id, call.attempt, usage=usage, ref="reply")
+        event = e.ModelReplied(self.at, call.id, call.attempt, usage=self._usage(number), ref="reply")
         self._send(structs.replace(event, **reply))
 
-    def _ahead(self, number: int) -> list[TraceStep]:
-        """What looks at amounts before the model is heard of again."""
-        steps = list(self.groups[number])
-        for group in self.groups[number + 1 :]:
-            if group[0].event in _BEARING:
-                break
-            steps += group
-        return steps
+    def _usage(self, number: int) -> Usage:
+        """What the attempt has used."""
+        return aimed_usage(self.compiled, self.state, self.at, ahead(self.groups, number))
 
     def _answered(self, number: int, group: Group) -> None:
         self._reply(number, text=True)
@@ -269,18 +267,22 @@ class _Replay:
             if step.event == "hosted" and step.effect.kind != "again":
                 calls.append(e.Proposed(id, "hosted", "{}", "hosted"))
             elif step.event == "tool" and step.effect.kind not in ("again", "suspend"):
-                calls.append(self.tools.proposed(id, step, self.state))
+                calls.append(self._proposed(id, step, number, len(calls)))
         if not any(call.kind == "function" for call in calls) and any(s.event == "round" for s in group):
             calls.append(self.tools.plain(f"{self.rounds}.{len(calls)}", self.state))
         answers = any(step.event == "answered" for step in group)
         self._reply(number, finish="stop" if answers else "tool_calls", text=answers, calls=tuple(calls))
+
+    def _proposed(self, id: str, step: TraceStep, number: int, place: int) -> e.Proposed:
+        """The call that is judged in this step: the one at that place of the reply."""
+        return self.tools.proposed(id, step, self.state)
 
     def _failed(self, number: int, group: Group) -> None:
         call, fields = self.state.call, group[0].fields
         if call is None:
             raise NoReplay("no call is in flight")
         partial = "delivered" if fields["delivered"] else "none"
-        usage = aimed_usage(self.compiled, self.state, self.at, self._ahead(number))
+        usage = self._usage(number)
         reason = "aborted" if fields["cut"] else self._reason(group)
         self._send(e.ModelFailed(self.at, call.id, call.attempt, reason, partial=partial, usage=usage))  # type: ignore[arg-type]
 
@@ -349,6 +351,28 @@ class _Replay:
         """It was told with the ledger's numbers, or is no event of its own."""
 
 
+def earlier_use(plans: Sequence[Plan], fields: Mapping[str, int]) -> dict[str, int]:
+    """What earlier runs of a thread have used, where a run starts as these fields say."""
+    spent = {n.removesuffix("_left_spent"): v for n, v in fields.items() if n.endswith("_left_spent") and v}
+    earlier = {p.resource: spent[p.name] for p in plans if p.name in spent}
+    for plan in plans:
+        if plan.limit.scope == "thread" and fields.get(plan.field, ENOUGH) < ENOUGH:
+            name = "output_tokens" if plan.resource == "tokens" else plan.resource
+            left = plan.limit.reserve if fields[plan.field] else 0
+            earlier[name] = max(earlier.get(name, 0), plan.maximum - left)
+    return earlier
+
+
+def ahead(groups: Sequence[Group], number: int) -> list[TraceStep]:
+    """What looks at amounts from a group on, before the model is heard of again."""
+    steps = list(groups[number])
+    for group in groups[number + 1 :]:
+        if group[0].event in _BEARING:
+            break
+        steps += group
+    return steps
+
+
 def _passed(step: TraceStep, ladder: int, place: int) -> bool:
     """Was this place of the ladder looked at, and another step taken?"""
     here = step.fields.get("ladder") == ladder and step.fields.get("start", 0) <= place
@@ -359,29 +383,29 @@ def _passed(step: TraceStep, ladder: int, place: int) -> bool:
 _BEARING = frozenset(("answered", "empty", "paused", "failed", "round", "handoff", "hosted", "unmetered"))
 """Events after which it is known what an attempt has used."""
 
-_PLAY: dict[str, Callable[[_Replay, int, Group], None]] = {
-    "start": _Replay._run,
-    "call": _Replay._call,
-    "unpriced": _Replay._unpriced,
-    "attempt": _Replay._attempt,
-    "resolved": _Replay._resolved,
-    "extension": _Replay._extension,
-    "answered": _Replay._answered,
-    "empty": _Replay._empty,
-    "paused": _Replay._paused,
-    "unmetered": _Replay._unmetered,
-    "handoff": _Replay._handoff,
-    "hosted": _Replay._round,
-    "round": _Replay._round,
-    "failed": _Replay._failed,
-    "tool_end": _Replay._tool_end,
-    "tool_ends": _Replay._tool_end,
-    "granted": _Replay._granted,
-    "withheld": _Replay._withheld,
-    "spawn": _Replay._spawn,
-    "cancel": _Replay._cancel,
-    "tick": _Replay._tick,
-    "stopped": _Replay._stopped,
-    "others": _Replay._nothing,
-    "ending": _Replay._nothing,
+_PLAY: dict[str, Callable[[Replay, int, Group], None]] = {
+    "start": Replay._run,
+    "call": Replay._call,
+    "unpriced": Replay._unpriced,
+    "attempt": Replay._attempt,
+    "resolved": Replay._resolved,
+    "extension": Replay._extension,
+    "answered": Replay._answered,
+    "empty": Replay._empty,
+    "paused": Replay._paused,
+    "unmetered": Replay._unmetered,
+    "handoff": Replay._handoff,
+    "hosted": Replay._round,
+    "round": Replay._round,
+    "failed": Replay._failed,
+    "tool_end": Replay._tool_end,
+    "tool_ends": Replay._tool_end,
+    "granted": Replay._granted,
+    "withheld": Replay._withheld,
+    "spawn": Replay._spawn,
+    "cancel": Replay._cancel,
+    "tick": Replay._tick,
+    "stopped": Replay._stopped,
+    "others": Replay._nothing,
+    "ending": Replay._nothing,
 }
