@@ -33,10 +33,10 @@ from engine.verify.world import World, around
 Progress = Callable[[str, int, int], None]
 """What is searched for, the states visited so far, and how far they are from the start."""
 
-FREE, ALONE = World(), World(ancestors=False, clients=True)
+FREE, ALONE = World(), World(ancestors=False, clients=True, whole=True)
 """Everything may happen; a run with nobody above it, whose driver goes to each client once."""
 
-PLAIN = World(ancestors=False, clients=True, pauses=False, plain=True)
+PLAIN = World(ancestors=False, clients=True, pauses=False, whole=True, plain=True)
 """A run as simple as can be, for a trace that can be played and read."""
 
 

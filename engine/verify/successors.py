@@ -122,13 +122,18 @@ class _Writer:
         for tried in self._tried(kind):
             for chain in self._chains(kind, phase, tried):
                 distinct.setdefault(tuple((r.rule.id, r.guard, r.lines) for r in chain), chain)
-        may = self._may(kind, phase)
+        may = self._comes(kind, phase)
         if may:
             yield f"    if {may}:"
         indent = "        " if may else "    "
         for chain in distinct.values():
             for position, reaction in enumerate(chain):
                 yield from self._branch(kind, reaction, first=position == 0, indent=indent)
+
+    def _comes(self, kind: EventKind, phase: int) -> str:
+        """When the event can come, as Python; empty for always."""
+        when, may = assume(kind.when, {"phase": phase}), self._may(kind, phase)
+        return " and ".join([*([may] if may else []), *([f"({to_python(when)})"] if when != TRUE else [])])
 
     def _may(self, kind: EventKind, phase: int) -> str:
         """When the event can come, as far as the machine's own variables do not say."""

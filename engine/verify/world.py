@@ -16,6 +16,7 @@ from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Ph
 from engine.core.machine.plan import ENOUGH
 from engine.core.policy import Policy
 from engine.core.vocabulary import RESOURCES
+from engine.verify.composed import composed
 from engine.verify.others import among_others
 
 
@@ -23,12 +24,14 @@ from engine.verify.others import among_others
 class World:
     """``ancestors``: there may be some, and others of the tree draw on what is shared. ``clients``: a run goes to each
     client at most once by a ``fallback`` without ``for``, which is law L13. ``pauses``: a provider may pause a turn.
+    ``whole``: what ``step`` does in one go is not interrupted (``composed``).
     ``plain``: nothing happens that needs a history of its own, such as open breakers and tools whose limit is spent.
     """
 
     ancestors: bool = True
     clients: bool = False
     pauses: bool = True
+    whole: bool = False
     plain: bool = False
 
 
@@ -39,7 +42,8 @@ def around(machine: Machine, policy: Policy, world: World) -> Machine:
     machine = _pinned(machine, policy, world)
     if world.plain:
         machine = _plain(machine)
-    return _in_flight(_clients(machine, policy) if world.clients else machine)
+    machine = _clients(machine, policy) if world.clients else machine
+    return _in_flight(composed(machine) if world.whole else machine)
 
 
 _ODD = ("unstarted", "handoff", "hosted", "paused", "unmetered", "unpriced", "spawn", "tick")
@@ -50,6 +54,9 @@ def _plain(machine: Machine) -> Machine:
     """Only what runs are usually made of; nothing is spent of an amount before a model was heard of."""
     events = {name: kind for name, kind in machine.events.items() if name not in _ODD}
     events["answered"] = replace(events["answered"], phases=frozenset((Phase.CALLING,)))
+    fresh = tuple(_fixed(f, ENOUGH if ENOUGH in f.values else None) for f in events["start"].fields)
+    events["start"] = replace(events["start"], fields=fresh)
+    events["attempt"] = replace(events["attempt"], phases=frozenset((Phase.WAITING,)))
     spent = [Not(Eq(Field(f.name), Lit(ENOUGH))) for f in events["call"].fields if ENOUGH in f.values]
     if not spent:
         return replace(machine, events=events)

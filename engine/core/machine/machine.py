@@ -68,6 +68,8 @@ class EventKind:
     groups: tuple[str, ...] = ()
     inner: bool = False
     """Made by ``step`` while it composes an answer, not reported by a host."""
+    when: Expr = TRUE
+    """In a search, where else it can come at all; ``step`` sees to that by itself."""
 
 
 @dataclass(frozen=True, slots=True)
