@@ -32,14 +32,20 @@ class NotWritten(Exception):
 def load(name: str) -> Stored:
     """Read a file, through links. Raises ``Unreadable``."""
     place = os.path.realpath(name) if name else ""  # of nothing it would be the current directory
-    info: os.stat_result | None = None
-    with suppress(OSError, ValueError):  # told when it is opened
-        info = os.stat(place)
-    if info and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
-        # it could not be replaced, and to read it might take for ever
-        raise Unreadable("P401", f"`{name}` is not a regular file; `-` reads the standard input")
+    info = check_regular(name, place)
     data = contents(place, name)
     return Stored(name, place, data, info or os.stat(place))
+
+
+def check_regular(name: str, place: str) -> os.stat_result | None:
+    """Refuse what could not be replaced, and might take for ever to read. Raises ``Unreadable``."""
+    try:
+        info = os.stat(place)
+    except (OSError, ValueError):  # told when it is opened
+        return None
+    if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+        return info
+    raise Unreadable("P401", f"`{name}` is not a regular file; `-` reads the standard input")
 
 
 def replace(file: Stored, data: bytes) -> None:

@@ -167,18 +167,18 @@ def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str, out:
     """Print what was found in the files, in one of ``FORMATS``, to the standard output if nothing is said."""
     from policy_lang.renderers import tally
 
-    out = out or sys.stdout
+    to: TextIO = out or sys.stdout
     if format in DOCUMENTS:
-        print(import_module(f"policy_lang.renderers.{format}").render(findings, files), file=out)
+        print(import_module(f"policy_lang.renderers.{format}").render(findings, files), file=to)
         return
     if findings and format in _LINES:
         told = import_module(f"policy_lang.renderers.{format}").render(findings)
-        print(told, end="\n\n" if format == "spoken" else "\n", file=out)
+        print(told, end="\n\n" if format == "spoken" else "\n", file=to)
     elif findings:
         from policy_lang.renderers import full
 
-        columns = get_terminal_size().columns if out.isatty() else None
-        print(full.render(findings, in_colour(out), columns), end="\n\n", file=out)
-    print(tally(findings, len(files)), file=out)
+        columns = get_terminal_size().columns if to.isatty() else None
+        print(full.render(findings, in_colour(to), columns), end="\n\n", file=to)
+    print(tally(findings, len(files)), file=to)
     if findings and format == "full":
-        print(f"`{findings[0].page}` says more about a code", file=out)
+        print(f"`{findings[0].page}` says more about a code", file=to)

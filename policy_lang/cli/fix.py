@@ -22,6 +22,7 @@ from policy_lang.fixing import Files, Fixer
 from policy_lang.renderers.snippet import clean
 from policy_lang.settings import SettingsError
 from policy_lang.source import MAX_BYTES, Unreadable, decode
+from policy_lang.stored import check_regular
 
 _SHOWN = 5
 """Fixes that were not made and are named."""
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _fix_files(args: argparse.Namespace) -> int:
     problems: list[str] = []
-    names = list(files_to_rewrite(args.files, problems))
+    names = [name for name in files_to_rewrite(args.files, problems) if _is_regular(name, problems)]
     if not names and not problems:
         problems.append(f"no *.policy files in {', '.join(args.files)}")
     fixed = FixedFiles(linter_of(args), names, args.jobs, unsafe=args.unsafe)
@@ -71,6 +72,15 @@ def _fix_files(args: argparse.Namespace) -> int:
     for text in problems:
         print(f"policy fix: {clean(text)}", file=sys.stderr)
     return USAGE if problems else code
+
+
+def _is_regular(name: str, problems: list[str]) -> bool:
+    try:
+        check_regular(name, name)
+    except Unreadable as problem:
+        problems.append(str(problem))
+        return False
+    return True
 
 
 def _show_diff(fixed: FixedFiles, args: argparse.Namespace) -> int:

@@ -305,6 +305,15 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert fix(tmp_path, "--unknown").returncode == 2
 
 
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.policy")
+    write(tmp_path, b=BROKEN)
+    done = fix(tmp_path)
+    assert done.returncode == 2
+    assert "policy fix: `a.policy` is not a regular file; `-` reads the standard input\n" in done.stderr
+    assert (tmp_path / "b.policy").read_text() == WHOLE
+
+
 def test_an_empty_file_is_no_policy_by_itself(tmp_path: Path) -> None:
     write(tmp_path, a="")
     assert fix(tmp_path, "a.policy").returncode == 1
