@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.core import draws
 from engine.core.agents import Agents
@@ -64,6 +65,15 @@ def budget_of(policy: Policy) -> Budget:
     ]
     wall = min(walls, key=lambda ceiling: ceiling.maximum, default=None)
     return Budget(pools, wall, **_tree_limits(policy.agents))
+
+
+def as_given(budget: Budget, given: Mapping[str, tuple[str, int]]) -> Budget:
+    """The budget with the maxima that a node was given at its spawn, by the ids of its limits."""
+    pools = (structs.replace(c, maximum=given.get(c.limit, (c.resource, c.maximum))[1]) for c in budget.pools)
+    wall = budget.wall
+    if wall is not None:
+        wall = structs.replace(wall, maximum=given.get(wall.limit, ("wall", wall.maximum))[1])
+    return structs.replace(budget, pools=tuple(pools), wall=wall)
 
 
 def _kept(plan: Plan) -> int:

@@ -15,6 +15,7 @@ from engine.core.messages import Message
 from engine.core.policy import Policy
 from engine.core.state import Used
 from engine.core.step import Compiled, compile
+from engine.run.acts import Opened
 from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
 from engine.run.claims import Claim, Claims
@@ -34,6 +35,7 @@ from engine.run.migration import migrated
 from engine.run.priced import all_priced
 from engine.run.records import HostRecord, budget_given, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
+from engine.run.replant import acts_of, replant
 from engine.run.resolvers import Resolver
 from engine.run.result import OpenRequest, RunResult
 from engine.run.streaming import Stream
@@ -254,13 +256,41 @@ class Driver:
         try:
             tree = self._tree(id, self._store(), thread, None)
             tree.root.kept = True
-            tree.open(self._clock(), budget)
+            at, policy = self._clock(), self._role.policy_json
+            tree.open(at, budget)
+            earlier, fingerprint = tree.earlier, self.compiled.fingerprint
+            tree.acted(Opened(id, at, policy, fingerprint, dict(budget or {}), thread, earlier))
         except BaseException:
             claim.leave()
             raise
         claim.keep(tree.fail)
         self._planted[id] = claim
         return tree
+
+    def replant(self, id: str) -> tuple[Tree, tuple[str, ...]]:
+        """A tree of ``plant`` is taken up from the journal, with the nodes that were being closed.
+
+        Raises as ``resume`` of a runtime does.
+        """
+        _needs_loop("replant")
+        if self.journal is None:
+            raise RunError("this driver has no journal to resume from: pass `journal=`")
+        known = acts_of(self.journal, id)
+        if known is None:
+            raise RunError(f"the journal has no tree {id} that a host has opened: a run is resumed by `driver.resume`")
+        opened, acts = known
+        claim = self._claims.enter(id, opened.thread)
+        try:
+            tree = self._tree(id, self.journal, opened.thread, None)
+            closing = replant(tree, self.journal, opened, acts, self.compiled)
+        except BaseException as exc:
+            claim.leave()
+            if isinstance(exc, ValueError):
+                raise RunError(str(exc)) from None
+            raise
+        claim.keep(tree.fail)
+        self._planted[id] = claim
+        return tree, closing
 
     def uproot(self, tree: Tree, used: Used) -> None:
         """A tree of ``plant`` is closed, all of whose runs have used so much."""

@@ -43,6 +43,7 @@ class HostRecord(Struct, frozen=True, omit_defaults=True):
     first event begins from here. ``resolvers`` are those that the policy names and the host had (``None``: not known).
     ``migrations`` are the times at which somebody wanted it to go on otherwise. ``budgets`` are what the host has given
     by resource, beside the policy, to each node from the top of the tree down to the one that runs; empty if nothing.
+    ``posts`` says how many of the opening messages were posted to the node before.
     """
 
     primary: str
@@ -53,6 +54,7 @@ class HostRecord(Struct, frozen=True, omit_defaults=True):
     resolvers: tuple[str, ...] | None = None
     migrations: tuple[Migration, ...] = ()
     budgets: tuple[dict[str, int], ...] = ()
+    posts: int = 0
 
     @classmethod
     def of(cls, host: Host, spec: RunSpec, policy: Policy, budgets: tuple[dict[str, int], ...] = ()) -> HostRecord:

@@ -7,15 +7,21 @@ order in which they were made, so that it is the same ledger whatever ran side b
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import msgspec
 from msgspec import Struct
 
 from engine.core import decisions as d
 from engine.core import events as e
+from engine.core.budgets import as_given
 from engine.core.core import PHASE
 from engine.core.machine.machine import Phase
+from engine.core.messages import Message
 from engine.core.policy import Policy
 from engine.core.state import Outcome, State, total
+from engine.core.transcript import Transcript, messages
+from engine.run.acts import Spawned
 from engine.run.booking import Account
 from engine.run.clocks import History, activity_of, wind
 from engine.run.effects import RunSpec, model_key, settles
@@ -41,31 +47,67 @@ class _Grown(Struct):
     told: frozenset[str] = frozenset()
 
 
-def regrow(tree: Tree, journal: Journal, cause: str = "") -> None:
+def regrow(
+    tree: Tree, journal: Journal, cause: str = "", *, planted: Sequence[Spawned] = (), closing: Collection[str] = ()
+) -> None:
     """Rebuild a tree and let what had not ended go on; ``cause``: only to end it.
+
+    ``planted`` are the nodes that the host of an open tree has spawned; what runs at those ``closing``, or below, ends.
 
     Raises:
         ValueError: it began with other agents, clients or policy than the driver has.
     """
     loaded = [journal.load(record.run) for record in journal.runs(tree=tree.root.id)]
-    for step in loaded[0].steps:
+    for step in () if tree.root.kept else loaded[0].steps:
         if isinstance(step.event, e.RunStarted):
             tree.earlier = step.event.thread_used
-    grown = [_grown(tree, recorded) for recorded in loaded]
+    grown = _all(tree, loaded, planted)
     by_id = {one.seat.id: one for one in grown}
     _book(tree, grown, by_id)
-    going = [one for one in by_id.values() if one.outcome is None or one.seat is tree.root]
+    going = [one for one in by_id.values() if one.outcome is None or (one.seat is tree.root and not one.seat.kept)]
     for one in going:
         _delegations(tree, one, by_id)
     begun = [(one, _spec(tree, one)) for one in sorted(going, key=lambda one: -one.seat.depth) if one.recorded.steps]
     for one, spec in begun:
-        tree.go(one.seat, spec, steps_of(one.recorded), cause or _orphaned(one, by_id))
+        tree.go(one.seat, spec, steps_of(one.recorded), cause or _unwanted(one, by_id, closing))
     for one in going:
         if not one.recorded.steps:
-            _begin(tree, one, cause or _orphaned(one, by_id))
+            _begin(tree, one, cause or _unwanted(one, by_id, closing))
     for one in going:
         _tell(tree, one)
     tree.settle()
+
+
+def _all(tree: Tree, loaded: Sequence[Recorded], planted: Sequence[Spawned]) -> list[_Grown]:
+    """All runs, in their order, and the nodes of a host: each node behind the one above it."""
+    made: dict[str, _Grown] = {}
+    nodes: list[Spawned | Recorded] = [*planted, *loaded]
+    for one in sorted(nodes, key=lambda one: _id(one).count(".")):
+        if isinstance(one, Spawned):
+            _plant(tree, one)
+        else:
+            made[one.record.run] = _grown(tree, one)
+    return [made[one.record.run] for one in loaded]
+
+
+def _id(one: Spawned | Recorded) -> str:
+    return one.id if isinstance(one, Spawned) else one.record.node or one.record.run
+
+
+def _plant(tree: Tree, act: Spawned) -> None:
+    """A node that the host has spawned, whether or not it ever ran."""
+    parent = tree.seats[act.id.rpartition(".")[0]]
+    if act.agent not in parent.role.agents:
+        raise ValueError(
+            f"node {act.id} is one of the agent `{act.agent}`, which this driver does not have: pass it in `agents`"
+        )
+    role = parent.role.below(act.agent)
+    budget = as_given(role.budget, act.given)
+    written = {ceiling.limit for ceiling in budget.pools}
+    more = {resource: amount for limit, (resource, amount) in act.given.items() if limit not in written}
+    tree.ledger.spawn(parent.id, act.id, act.agent, budget, act.at, more, given=True)
+    seat = tree.seat(parent, act.id, role.narrowed(tree.ledger.nodes[act.id]))
+    seat.asked, seat.opened, seat.kept = act.budget, act.at, True
 
 
 def _seat(tree: Tree, record: RunRecord) -> Seat:
@@ -78,7 +120,7 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
         assert parent is not None
         seat = tree.seat(parent, id, role)
     seat.asked = budget_given(record)
-    seat.run = record.run
+    seat.run, seat.woken = record.run, seat.kept
     seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
     return seat
 
@@ -95,8 +137,9 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
         if isinstance(event, e.ToolEnded):
             asked.pop(event.id, None)
         elif isinstance(event, e.SpawnRequested) and isinstance(decision, d.Spawn | d.Queue):
-            asked[event.id] = event
-            spawned.add(event.child)
+            if event.id:  # the others are the host's, which no call waits for
+                asked[event.id] = event
+                spawned.add(event.child)
         elif isinstance(event, e.ChildEnded):
             told.add(event.child)
         if one.call is not None and settles(event) == model_key(one.call.call, one.call.attempt):
@@ -106,7 +149,6 @@ def _grown(tree: Tree, recorded: Recorded) -> _Grown:
         if isinstance(decision, d.End):
             one.outcome, one.call = decision.outcome, None
         one.history.add(event, "" if one.outcome is not None else activity_of(one.state, asked))
-    asked.pop("", None)  # the host's own, which no call waits for
     one.asked, one.spawned, one.told = asked, frozenset(spawned), frozenset(told)
     if seat.id not in tree.ledger.nodes:
         if seat.parent is None:
@@ -132,10 +174,19 @@ def _book(tree: Tree, grown: list[_Grown], last: dict[str, _Grown]) -> None:
     for one in sorted(grown, key=lambda one: one.state.at):  # a slot for whoever had one first
         if one.outcome is None and one.recorded.steps:
             ledger.take_up(one.seat.id)
-    ended = [one for one in last.values() if one.outcome is not None and one.seat.parent is not None]
+    ended = [one for one in last.values() if one.outcome is not None and (one.seat.parent is not None or one.seat.kept)]
     for one in sorted(ended, key=lambda one: (one.recorded.steps[-1].event.at, -one.seat.depth)):
         assert one.outcome is not None
-        tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, (), tree.contents.get))
+        said = _said(tree, one) if one.seat.kept else ()
+        tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, said, tree.contents.get))
+
+
+def _said(tree: Tree, one: _Grown) -> tuple[Message, ...]:
+    """The conversation of a run."""
+    transcript = Transcript()
+    for step in one.recorded.steps:
+        transcript = transcript.apply(step.event, step.decision)
+    return tuple(messages(transcript.entries(), tree.contents.get))
 
 
 def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:
@@ -151,9 +202,19 @@ def _delegations(tree: Tree, one: _Grown, by_id: dict[str, _Grown]) -> None:
             one.seat.promised[call] = tree.spawn(one.seat, event.child, event.agent, event.at)
 
 
+def _unwanted(one: _Grown, by_id: dict[str, _Grown], closing: Collection[str]) -> str:
+    """Why a run is not to go on; empty if it is."""
+    seat: Seat | None = one.seat
+    while seat is not None:
+        if seat.id in closing:
+            return "closed"
+        seat = seat.parent
+    return _orphaned(one, by_id)
+
+
 def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
     """Why nobody waits for a run any more; empty if somebody does."""
-    if one.seat.parent is None:
+    if one.seat.parent is None or one.seat.kept:
         return ""
     above = by_id[one.seat.parent.id]
     wanted = any(event.child == one.seat.id for event in above.asked.values())

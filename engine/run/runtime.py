@@ -15,6 +15,7 @@ from engine.core.draws import RESOURCES as POOLED
 from engine.core.ledger import CLOSED
 from engine.core.messages import Message
 from engine.core.state import LimitHit, Refusal, Used, total
+from engine.run.acts import Closed, Posted, Spawned
 from engine.run.delegation import refusal_words
 from engine.run.driver import Driver
 from engine.run.inputs import opening
@@ -96,6 +97,22 @@ class Runtime:
 
     # Nodes.
 
+    async def resume(self, id: str) -> Node:
+        """Take up a tree of the journal whose process has died, as it was: its nodes, budgets, runs and posts.
+
+        What was in flight goes on; what was being closed is closed. ``list`` tells the nodes; the root is given.
+
+        Raises:
+            RunError: no journal, no tree of a host there, or another policy, agents or clients than it began with.
+            LeaseError: another process drives it.
+        """
+        tree, closing = self._driver.replant(id)
+        root = Node(id, "", id)
+        self._trees[id] = tree
+        for name in closing:
+            await self._shut(tree, tree.seats[name])
+        return root
+
     def open(
         self, *, id: str | None = None, thread: str | None = None, budget: Mapping[str, int] | None = None
     ) -> Node:
@@ -137,6 +154,8 @@ class Runtime:
             answer = answer or Refusal(_state_hit("stopping", above), "default: stopping")
             raise Refused(f"agent `{agent}` cannot be spawned below {parent.id}", answer)
         answer.kept = True
+        node = tree.ledger.nodes[answer.id]
+        tree.acted(Spawned(answer.id, answer.opened, agent, dict(budget or {}), node.given))
         return Node(answer.id, agent, parent.root)
 
     def wake(self, node: Node, text: str) -> str:
@@ -152,6 +171,7 @@ class Runtime:
             raise Refused(f"{node.id} cannot be woken", refusal)
         said = opening(text, seat.role.instructions or None)
         posts = tuple(map(tree.contents.get, seat.take_posts()))
+        seat.joined = len(posts)
         return tree.wake(seat, (*seat.messages, *posts, said[-1]) if seat.messages else (*said[:-1], *posts, said[-1]))
 
     async def wait(self, node: Node, timeout: float | None = None) -> RunResult:
@@ -174,7 +194,9 @@ class Runtime:
         state = self._state(tree, seat)
         if state in ("closing", CLOSED):
             raise Refused(f"{node.id} takes no messages", Refusal(_state_hit(state, seat), f"default: {state}"))
-        seat.posts.append(tree.contents.put(Message("user", text)))
+        ref = tree.contents.put(Message("user", text))
+        tree.acted(Posted(seat.id, ref))
+        seat.posts.append(ref)
 
     def interrupt(self, node: Node, cause: str = "user") -> None:
         """End the run of a node, and all runs below it first. Nothing happens if it has none."""
@@ -191,9 +213,9 @@ class Runtime:
         seat = tree.seats.get(node.id) if tree is not None else None
         if tree is None or seat is None:
             return
-        await self._close(tree, seat)
-        if seat is tree.root and self._trees.pop(node.root, None) is not None:
-            self._driver.uproot(tree, total(each.spent for each in tree.seats.values()))
+        if not tree.ledger.nodes[seat.id].closing and tree.broken is None:
+            tree.acted(Closed(seat.id, self._driver.now()))
+        await self._shut(tree, seat)
 
     # Looking.
 
@@ -206,6 +228,11 @@ class Runtime:
         return self._view(self._tree(node), self._seat(node))
 
     # Inside.
+
+    async def _shut(self, tree: Tree, seat: Seat) -> None:
+        await self._close(tree, seat)
+        if seat is tree.root and self._trees.pop(seat.id, None) is not None:
+            self._driver.uproot(tree, total(each.spent for each in tree.seats.values()))
 
     async def _close(self, tree: Tree, seat: Seat) -> None:
         tree.ledger.closing(seat.id)

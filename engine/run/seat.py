@@ -49,8 +49,10 @@ class Seat:
         "effects",
         "ended",
         "id",
+        "joined",
         "kept",
         "messages",
+        "opened",
         "parent",
         "posts",
         "promised",
@@ -75,6 +77,8 @@ class Seat:
         self.begun = False
         self.account: Account | None = None
         """That of its present run with the ledger."""
+        self.opened = 0
+        """When it was spawned (ms)."""
         self.asked: dict[str, int] = {}
         """What was asked for it at its spawn, by resource, beside what the policy says."""
         self.promised: dict[str, Seat] = {}
@@ -98,6 +102,8 @@ class Seat:
         self.messages: tuple[Message, ...] = ()
         """How the present run begins; of one that has ended, its whole conversation."""
         self.posts: list[str] = []
+        self.joined = 0
+        """How many of the messages with which its next run begins were posted before."""
         self.result: RunResult | None = None
 
     def take_posts(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import Ledger
 from engine.core.messages import Message
 from engine.core.state import Used, total
+from engine.run.acts import AnyAct, encoded
 from engine.run.agents import Role
 from engine.run.booking import Account
 from engine.run.contents import Contents
@@ -112,29 +113,29 @@ class Tree:
                 self.open(at)
             self.ledger.wake(seat.id, at)
         self.ledger.begin(seat.id)
-        spec = self.spec_of(seat, tuple(map(self.contents.put, messages)), at)
+        spec = self.spec_of(seat, tuple(map(self.contents.put, messages)), at, seat.runs)
         if not seat.written:
-            self._stage.store.begin(self._record(seat, spec))
+            self._stage.store.begin(self._record(seat, spec, seat.runs))
         seat.written = False
         self.go(seat, spec, ())
 
-    def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int) -> RunSpec:
-        """The run that a seat is about to begin."""
+    def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int, number: int) -> RunSpec:
+        """The run, of this number, that a seat is about to begin."""
         return seat.role.spec(
-            seat.run,
+            run_id(seat.id, number),
             at,
             messages,
             thread=self.thread,
-            thread_used=self._thread_used(seat),
+            thread_used=self._thread_used(seat, number),
             parent=seat.parent.run if seat.parent is not None and seat.parent.runs else None,
             node=seat.id,
         )
 
-    def _thread_used(self, seat: Seat) -> Used | None:
+    def _thread_used(self, seat: Seat, number: int) -> Used | None:
         """What the thread, as far as the run is to be told of it, has used before this run."""
         if seat.parent is not None or self.thread is None:
             return None
-        return total((self.earlier or Used(), seat.spent)) if seat.runs > 1 else self.earlier
+        return total((self.earlier or Used(), seat.spent)) if number > 1 else self.earlier
 
     def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...], cause: str = "") -> None:
         """Drive a run, from its journal as far as that goes; ``cause``: only to end it then."""
@@ -186,12 +187,12 @@ class Tree:
             if not self.left:
                 self.ledger.ended(seat.id, self.now())
 
-    def _record(self, seat: Seat, spec: RunSpec) -> RunRecord:
+    def _record(self, seat: Seat, spec: RunSpec, number: int) -> RunRecord:
         host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy, seat.budgets)
-        record = record_of(spec, host)
+        record = record_of(spec, structs.replace(host, posts=seat.joined))
         return structs.replace(
             record,
-            root=None if seat is self.root and seat.runs == 1 else self.root.id,
+            root=None if seat is self.root and number == 1 else self.root.id,
             node=seat.id,
             agent=seat.role.name,
             depth=seat.depth,
@@ -204,7 +205,7 @@ class Tree:
         role = parent.role.below(agent)
         self.ledger.spawn(parent.id, id, agent, role.budget, at, asked)
         child = self.seat(parent, id, role.narrowed(self.ledger.nodes[id]))
-        child.asked = dict(asked or {})
+        child.asked, child.opened = dict(asked or {}), at
         return child
 
     def seat(self, parent: Seat, id: str, role: Role) -> Seat:
@@ -215,10 +216,15 @@ class Tree:
     def employ(self, child: Seat, task: str, at: int) -> None:
         """A child gets its task, and runs, or waits for its turn: its run is in the journal from here on."""
         child.messages = tuple(opening(task, child.role.instructions))
-        spec = self.spec_of(child, tuple(map(self.contents.put, child.messages)), at)
-        self._stage.store.begin(self._record(child, spec))
-        child.written = True
+        self._write_down(child, at)
         self.turn(child, at)
+
+    def _write_down(self, seat: Seat, at: int) -> None:
+        """The next run of a seat is in the journal before it has its turn."""
+        number = seat.runs + 1
+        spec = self.spec_of(seat, tuple(map(self.contents.put, seat.messages)), at, number)
+        self._stage.store.begin(self._record(seat, spec, number))
+        seat.written = True
 
     def turn(self, child: Seat, at: int) -> None:
         """The child runs, or waits for its turn."""
@@ -370,8 +376,21 @@ class Tree:
         if seat.ended.done():
             seat.ended = self._loop.create_future()
         seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
+        try:
+            self._write_down(seat, self.now())
+        except Exception as exc:
+            self.fail(exc)
+            raise
         self.turn(seat, self.now())
         return run_id(seat.id, seat.runs + 1)
+
+    def acted(self, act: AnyAct) -> None:
+        """What the host has done is in the journal. Raises what has broken the tree, if that cannot be written."""
+        try:
+            self._stage.store.act(self.root.id, encoded(act))
+        except Exception as exc:
+            self.fail(exc)
+            raise
 
     def below(self, seat: Seat) -> list[Seat]:
         """A seat and all below it that are not closed, each before those below it."""

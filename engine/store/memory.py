@@ -44,6 +44,7 @@ class MemoryStore:
         self._records: dict[str, RunRecord] = {}
         self._steps: dict[str, list[tuple[AnyEvent, AnyDecision]]] = {}
         self._contents: dict[str, bytes] = {}
+        self._acts: dict[str, list[str]] = {}
         self._requests: dict[str, RequestRecord] = {}
         self._leases: dict[str, Lease] = {}
         self._held: dict[str, str] = {}
@@ -82,6 +83,13 @@ class MemoryStore:
                 self._withdraw(run)
         elif record.status == SUSPENDED:
             self._records[run] = structs.replace(record, status=RUNNING)
+
+    def act(self, tree: str, act: str) -> None:
+        self._guard_top(tree)
+        self._acts.setdefault(tree, []).append(act)
+
+    def acts(self, tree: str) -> list[str]:
+        return list(self._acts.get(tree, ()))
 
     def runs(self, thread: str | None = None, *, tree: str | None = None) -> list[RunRecord]:
         found = (r for r in self._records.values() if thread is None or r.thread == thread)
@@ -163,11 +171,14 @@ class MemoryStore:
 
     def _guard(self, record: RunRecord) -> None:
         """Raise ``LeaseError`` if the lease on the run's tree was held here and is somebody else's now."""
-        owner = self._held.get(record.top)
+        self._guard_top(record.top)
+
+    def _guard_top(self, top: str) -> None:
+        owner = self._held.get(top)
         if owner is not None:
-            current = self._leases.get(record.top)
+            current = self._leases.get(top)
             if current is None or current.owner != owner:
-                raise leases.lost(record.top, current)
+                raise leases.lost(top, current)
 
     def _withdraw(self, run: str) -> None:
         for record in list(self._requests.values()):

@@ -163,6 +163,13 @@ class Journal(Protocol):
         do not. All of them are bound, or none.
         """
 
+    def act(self, tree: str, act: str) -> None:
+        """Write down what the host of a tree has done (JSON), behind all that it did before. As guarded as events."""
+
+    def acts(self, tree: str) -> list[str]:
+        """What the host of a tree has done, in order; nothing for a tree that no host drives by itself."""
+        ...
+
     def runs(self, thread: str | None = None, *, tree: str | None = None) -> list[RunRecord]:
         """All runs, or those of one thread, or of the tree with this run at its top, in the order of their start."""
         ...

@@ -40,6 +40,10 @@ _REQUESTS_AND_LEASES: Final = (
     "CREATE INDEX runs_by_root ON runs (root) WHERE root IS NOT NULL",
 )
 
+ACTS: Final = "CREATE TABLE IF NOT EXISTS acts (number INTEGER PRIMARY KEY, tree TEXT NOT NULL, act TEXT NOT NULL)"
+"""What hosts did to trees that they drive by themselves. Made when the first of them does something: a file without it
+is as whole as one with it, and releases that do not know it leave it alone, so it is no other format."""
+
 _TREE_COLUMNS: Final = (
     "root TEXT",
     "node TEXT",

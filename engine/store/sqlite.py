@@ -36,6 +36,7 @@ from engine.store.protocol import (
     Step,
 )
 from engine.store.requests import SETTLING
+from engine.store.schema import ACTS
 from engine.store.shared import Clock, digest_of, out_of_order, taken, unknown_content, unknown_run, wall_clock
 
 _FIRST: Final = ("run", "policy", "started", "fingerprint", "thread", "parent", "host", "semantics", "status")
@@ -55,6 +56,8 @@ _APPEND_HELD: Final = (
 )
 _AWAKE: Final = f"UPDATE runs SET status = '{RUNNING}' WHERE run = ? AND status = '{SUSPENDED}'"
 _REBIND: Final = "UPDATE runs SET policy = ?, fingerprint = ?, host = ?, semantics = ? WHERE run = ?"
+_ACT: Final = "INSERT INTO acts (tree, act) SELECT ?, ?"
+_HAS_ACTS: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'acts'"
 _ENDED: Final = "UPDATE runs SET status = ?, used = ? WHERE run = ?"
 
 
@@ -76,6 +79,8 @@ class SqliteStore:
         """The run at the top of the tree, of runs that are none themselves and were begun or loaded here."""
         self._held: dict[str, str] = {}
         """Owner of each lease that was taken through this store last."""
+        self._has_acts = False
+        """Is there a table for what hosts do, as far as this store knows?"""
         self._asking: set[str] = set()
         """Runs that have asked for something, as far as this store knows: others need not be looked at."""
 
@@ -130,6 +135,26 @@ class SqliteStore:
         if ends:
             self._tops.pop(run, None)
             self._asking.discard(run)
+
+    def act(self, tree: str, act: str) -> None:
+        if not self._has_acts:
+            self._database.write(ACTS, ())
+            self._has_acts = True
+        sql = _ACT
+        values: Row = (tree, act)
+        owner = self._held.get(tree)
+        if owner is not None:
+            sql, values = f"{sql} WHERE {_HELD}", (*values, tree, owner)
+        try:
+            self._database.write(sql, values)
+        except Unchanged:
+            raise self._lost(tree) from None
+
+    def acts(self, tree: str) -> list[str]:
+        if not self._database.read((_HAS_ACTS, ()))[0]:
+            return []
+        (rows,) = self._database.read(("SELECT act FROM acts WHERE tree = ? ORDER BY number", (tree,)))
+        return [row[0] for row in rows]
 
     def runs(self, thread: str | None = None, *, tree: str | None = None) -> list[RunRecord]:
         where: list[str] = []
