@@ -2,8 +2,9 @@
 
     python -m engine.verify.passages < request > answer
 
-The request is ``{"policies": […]}`` in JSON, the answer a list of what ``passages`` gives for each. It is bounded by states and steps, not by
-time, so that one policy always has one answer; whoever asks can end the process when it has waited long enough.
+The request is ``{"policies": […]}`` in JSON, the answer a list of what ``passages`` gives for each. It is bounded by
+states and steps, not by time, so that one policy always has one answer; whoever asks can end the process when it has
+waited long enough.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def passages(policy: Policy) -> dict[str, Any]:
     cut = ""
     for other in _with_few_tools(policy):
         found = _Places(other)
-        cut = cut or found.search_all()
+        why = found.search_all()
+        cut = cut or why
         for rule, places in found.found():
             rules[rule] |= places
     return {"cut": cut, "rules": {rule: sorted(places) for rule, places in sorted(rules.items())}}
@@ -71,7 +73,8 @@ class _Places:
     def __init__(self, policy: Policy) -> None:
         machine = build(policy)
         self.search = search = Search(machine, Laws((), (), plans_of(policy)), _OPEN)
-        self.reason = [v.name for v in machine.variables if v.sort is not Sort.METER].index("reason")
+        names = [v.name for v in machine.variables if v.sort is not Sort.METER]
+        self.reason, self.pending = names.index("reason"), names.index("pending")
         self.fired: dict[str, list[int]] = defaultdict(lambda: [0] * len(search.next.branches))
 
     def search_all(self) -> str:
@@ -106,8 +109,8 @@ class _Places:
                 if not alive:
                     break
                 # The final call ends a run soon: it is made where nothing else is left, or once in a while.
-                ordinary = [s for s in alive if not s[self.reason]]
-                alive = ordinary if ordinary and dice.random() < 0.99 else alive
+                ordinary = [s for s in alive if not s[self.reason] and not s[self.pending]]
+                alive = ordinary if ordinary and dice.random() < 0.998 else alive
                 rounds = [s for s in alive if s[0] == Phase.JUDGING]
                 state = dice.choice(rounds if rounds and eager else alive)
 

@@ -7,6 +7,7 @@ or written.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from policy_lang import check
 
+    if args.output and os.path.exists(args.output) and os.path.samefile(args.file, args.output):
+        print(f"policy graph: `{args.output}` is the policy itself; name another file", file=sys.stderr)
+        return USAGE
     data, findings = check(args.file, root=args.root, params=dict(args.set))
     if data is None:
         return refuse(findings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core.ladders import Consult, Extend, FailureStep, Fallback, Retry, Stop
+from engine.core.ladders import Consult, Extend, FailureStep, Fallback, Finalize, Retry, Stop
 from engine.core.machine.build import build
 from engine.core.machine.failure_plan import FailurePlan, Occasion
 from engine.core.machine.machine import Machine, Phase, Rule
@@ -58,6 +58,7 @@ class _Life:
         self.told: set[tuple[str, str]] = set()
         self.both: set[tuple[str, str]] = set()
         self.rules_of_tools: tuple[Item, ...] = ()
+        self.never = {rule for plan in self.context.plans for rule in never_fires(plan)}
 
     def drawn(self) -> tuple[tuple[Box, ...], tuple[Arrow, ...]]:
         self._arrow("start", "idle", Item(""))
@@ -88,7 +89,7 @@ class _Life:
 
     def _rule(self, event: str, rule: Rule) -> None:
         fired = self.reach.fired.get(rule.id)
-        if not fired and self.reach.complete:
+        if not fired and (self.reach.complete or rule.id in self.never):
             return
         places = fired or [Phase.NAMES[phase] for phase in self.machine.events[event].phases]
         sources = sorted({_BOX_OF[place] for place in places if place in _BOX_OF}, key=_FIRST.index)
@@ -234,6 +235,19 @@ def _sorted(ends: tuple[str, str], items: list[Item]) -> tuple[Item, ...]:
         return first, item.origin.file, item.origin.line
 
     return tuple(sorted(items, key=place))
+
+
+def never_fires(plan: Plan) -> Iterator[str]:
+    """Rules about a limit that no run comes to, known without a search: what stands behind a plain ``finalize``.
+
+    A round that does not fit is then answered, and the last of a run's calls is the final one.
+    """
+    last = plan.steps[-1] if plan.steps else None
+    if isinstance(last, Finalize) and not last.using:
+        if plan.resource == "tool_iterations":
+            yield f"round.spent.{plan.name}"
+        if plan.resource == "llm_calls" and plan.limit.scope == "run" and plan.maximum and len(plan.steps) == 1:
+            yield f"call.spent.{plan.name}"
 
 
 def _behind_stop(failure: FailurePlan, place: int) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import decisions as d
+from engine.core.machine.plan import plans_of
 from engine.core.policy import Origin, Policy
 from engine.core.step import compile
 from engine.testing.drawn_policies import error_policies, policies
@@ -19,7 +20,7 @@ from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host
 from engine.testing.worlds import World
 from engine.verify import passages
-from policy_lang.graph.life import life
+from policy_lang.graph.life import life, never_fires
 from policy_lang.graph.picture import Picture
 from policy_lang.graph.searched import Reach
 
@@ -67,6 +68,14 @@ def decided(host: Host) -> Iterator[tuple[str, str]]:
 def _small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passages, "MAX_STATES", 4_000)
     monkeypatch.setattr(passages, "MAX_STEPS", 1_000)
+
+
+@settings(max_examples=60)
+@given(ANY)
+def test_what_is_known_without_a_search_is_what_the_search_finds(played: tuple[Policy, World]) -> None:
+    found = passages.passages(played[0])["rules"]
+    for plan in plans_of(played[0]):
+        assert not set(never_fires(plan)) & set(found)
 
 
 def shown(picture: Picture) -> set[tuple[str, str]]:

@@ -143,3 +143,23 @@ def test_an_unfinished_search_says_what_it_does_not_know() -> None:
 
 def test_the_same_policy_gives_the_same_picture() -> None:
     assert passages(made("everything")) == passages(made("everything"))
+
+
+def test_far_limits_are_found_where_not_every_state_can_be_visited() -> None:
+    far = passages(
+        loads(
+            'policy "far" lang 1\nlimits {\n  llm_calls 60 then finalize\n'
+            "  tool_iterations 40 then extend 10 once then finalize\n  tool_calls 150\n"
+            "  tokens 2M reserve 20k then finalize\n  wall 45m\n}\n"
+            "on llm_failure rate_limit retry 5 every 2s..60s\non llm_failure timeout retry 2 then finalize\n",
+            MAIN,
+        )
+    )
+    assert far["cut"] == "stopped after 100000 states"
+    found = {
+        "call.final.llm_calls",
+        "round.extend.tool_iterations",
+        "call.final.tool_iterations.2",
+        "judged.stop.tool_calls",
+    }
+    assert found <= set(far["rules"])
