@@ -61,16 +61,25 @@ def step(span: Span, following: Span | None = None) -> tuple[Edit, ...]:
 
 
 def moved(span: Span, to: int) -> tuple[Edit, ...]:
-    """The edits that put a whole line somewhere else, to the start of a line, with a comment at its end; none if
-    something else stands on it."""
+    """The edits that put a whole line above another, with a comment at its end; none if something else stands on it,
+    or if a suppression above it would then be about something else."""
     end = span.source.line_end(span.end)
     if span.source.text[span.end : end].lstrip(" \t")[:1] == "#":
         span = span._replace(end=end)
     line = alone(span)
-    if line is None:
+    if line is None or _ALLOWING.match(_line_above(line)):
         return ()
+    to = above(span.source, to)
     text = line.text if line.text.endswith("\n") else f"{line.text}\n"
     return (Edit(Span(span.source, to, to), text), Edit(line, ""))
+
+
+def above(source: Source, offset: int) -> int:
+    """Where a line above that of an offset begins: above the suppressions, too, that are for it."""
+    start = source.line_start(offset)
+    while _ALLOWING.match(_line_above(Span(source, start, start))):
+        start = source.line_start(start - 1)
+    return start
 
 
 def _blanks_before(source: Source, offset: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.vocabulary import LANG
 from policy_lang import tree
 from policy_lang.diagnostics import SAYS, UNSAFE, Edit, Label
-from policy_lang.removals import moved
+from policy_lang.removals import above, moved
 from policy_lang.resolve.agents import AgentBlock, TreeRules, add_agent
 from policy_lang.resolve.breakers import BreakerLine, breaker
 from policy_lang.resolve.files import Unit
@@ -64,7 +64,7 @@ class Layer(Rules):
                 "",
                 Label(statements[0].span.head(), "stands before it"),
                 help="move it to the top of the file",
-                fix=moved(header.span, header.span.source.line_start(statements[0].span.start)),
+                fix=moved(header.span, statements[0].span.start),
                 safety=SAYS,
             )
         self.name = self.values.plain(header.name, "the name of a policy", "give it a name people know it by")
@@ -87,7 +87,8 @@ class Layer(Rules):
         known = re.fullmatch(r"[\w.-]+", name)
         name = name if known else "name"
         line = f'policy "{name}" lang {LANG}'
-        fix = (Edit(Span(source, at.start, at.start), f"{line}\n"),)
+        top = above(source, at.start)
+        fix = (Edit(Span(source, top, top), f"{line}\n"),)
         self.report.error(
             "P111",
             message,

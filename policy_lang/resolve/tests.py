@@ -128,7 +128,7 @@ class _Block:
                 "too late: the run has begun",
                 Label(lines[0].span, "it begins here"),
                 help="move it to the top of the test",
-                fix=moved(line.span, line.span.source.line_start(lines[0].span.start)),
+                fix=moved(line.span, lines[0].span.start),
                 safety=SAYS,
             )
 

@@ -121,6 +121,10 @@ ODD = {
         "param most = 20\nlimits {\n  llm_calls 5\n}\n",
         "param most = 20\nlimits {\n  llm_calls 5\n}\n",
     ),
+    "a line above what is allowed": (
+        'test "a" {\n  # policy: allow P999 so\n  when call\n  given llm_calls 1\n  expect call\n}\nfoo\n',
+        'test "a" {\n  given llm_calls 1\n  # policy: allow P999 so\n  when call\n  expect call\n}\nfoo\n',
+    ),
     "a block of one line with a comment": ("limits { llm_calls 5 }  # all\n", "limits {\n  llm_calls 5\n}  # all\n"),
     "a sign of money behind its number": ("limits {\n  cost 2$\n}\n", "limits {\n  cost 2$\n}\n"),
 }
@@ -131,6 +135,14 @@ ODD = {
 def test_odd_places(name: str, end: str) -> None:
     old, new = ((HEAD + text).replace("\n", end) for text in ODD[name])
     assert fixed(old) == new
+
+
+@pytest.mark.parametrize("head", ["", 'policy "a" lang 1\n'])
+def test_a_header_goes_above_what_is_allowed(head: str) -> None:
+    body = "# policy: allow P327 as agreed\nlimits {\n  tool_calls 5\n}\n"
+    files = Files.of_text("a.policy", f"# about\n\n{body}{head}")
+    Fixer(files, ["a.policy"]).run()
+    assert files.text("a.policy") == f'# about\n\npolicy "a" lang 1\n{body}'
 
 
 def test_a_let_is_idle_once_its_file_is_right() -> None:
