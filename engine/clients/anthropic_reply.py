@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.clients.attempt import failure_from
 from engine.clients.base import ModelError
 from engine.clients.errors import read_error
-from engine.clients.http_client import failure_from
 from engine.clients.sse import Event
 from engine.clients.wire import (
     check_number_of_calls,
