@@ -5,6 +5,7 @@ Knows offsets and line ends, nothing of policies.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -52,10 +53,17 @@ def without_overlaps(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
     taken: list[Edit] = []
     chosen: list[Diagnostic] = []
     for finding in findings:
-        if not any(_meet(edit, other) for edit in finding.fix for other in taken):
+        if not any(_meet(edit, other) for edit in finding.fix for other in _beside(edit, taken)):
             chosen.append(finding)
-            taken += finding.fix
+            for edit in finding.fix:
+                insort(taken, edit, key=_place)
     return chosen
+
+
+def _beside(edit: Edit, taken: list[Edit]) -> list[Edit]:
+    """Those before and behind an edit, among many in order that leave one another alone."""
+    at = bisect_left(taken, _place(edit), key=_place)
+    return taken[max(0, at - 2) : at + 2]
 
 
 def sound(fix: Sequence[Edit]) -> bool:
