@@ -21,8 +21,8 @@ from engine.verify.successors import JUDGED, Branch, names_of, successors
 State = tuple[int, ...]
 Label = int | tuple[Branch, ...]
 
-SPENT = ("calls", "attempts", "rounds", "tools")
-"""What is added up along a run: calls, further attempts that were decided on, rounds, executions."""
+SPENT = ("calls", "attempts", "rounds", "tools", "requests")
+"""What is added up along a run: calls, further attempts that were decided on, rounds, executions, and the first two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,11 @@ class _Walk:
             return _AGAIN
         seen = [kind for kind, _ in observe(self.plans, branch.event, branch.fields, branch.rule.effect)]
         tools = seen.count("execute") + seen.count("granted")
-        return seen.count("call"), seen.count("attempt"), seen.count("round"), tools
+        calls, attempts = seen.count("call"), seen.count("attempt")
+        return calls, attempts, seen.count("round"), tools, calls + attempts
 
 
-_AGAIN: Weights = (-1, -1, -1, -1)
+_AGAIN: Weights = (-1,) * len(SPENT)
 
 
 def _ignored(*_: object) -> None:

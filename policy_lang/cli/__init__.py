@@ -23,6 +23,7 @@ COMMANDS = {
     "fmt": "write policy files in one layout",
     "test": "run the tests that stand in policy files",
     "verify": "prove what policy files claim for every run, or show a run that refutes it",
+    "sheet": "say the worst case of a policy in numbers, and which line bounds each",
     "explain": "say what a policy means, rule by rule; or why a recorded step was decided so",
     "graph": "draw what a run under a policy can come to",
     "import": "make a policy of the limits in another framework's settings",

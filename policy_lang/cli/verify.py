@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="only claims whose name contains this, in capitals or not; `*` and `?` stand for other signs",
     )
-    parser.add_argument("--timeout", type=_seconds, metavar="S", default=60.0, help="seconds a policy (default: 60)")
+    parser.add_argument("--timeout", type=seconds, metavar="S", default=60.0, help="seconds a policy (default: 60)")
     parser.add_argument(
         "--max-states", type=_count, metavar="N", default=300_000, help="states visited in one search (default: 300000)"
     )
@@ -70,14 +70,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_policy_options(parser)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A number of seconds on a command line."""
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 86_400:
+        number = 0.0
+    if not 0 < number <= 86_400:
         raise argparse.ArgumentTypeError(f"`{text}` is no number of seconds, above 0 and at most a day")
-    return seconds
+    return number
 
 
 def _count(text: str) -> int:
