@@ -50,6 +50,8 @@ def _fallbacks(rule: FailureLine, calls: LimitLine, told: set[Span], report: Rep
         return  # which may choose a later step at once
     chains = zip(rule.steps, rule.data["then"], strict=True)
     chosen = [(step.clients, data["clients"]) for step, data in chains if isinstance(step, tree.Fallback)]
+    if any(len(words) != len(names) for words, names in chosen):
+        return  # one of them is wrong, or named twice, which is told already
     named = [(word.span, name) for words, names in chosen for word, name in zip(words, names, strict=True)]
     most = calls.data["max"]
     if len(named) < most or named[most - 1][0] in told:

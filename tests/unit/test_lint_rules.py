@@ -108,6 +108,12 @@ class TestNoCallLeft:
         text = 'limits {\n  llm_calls  2\n}\non llm_failure overloaded  fallback a  then fallback "b c"\n'
         assert places("P374", tmp_path, text) == [(5, '"b c"')]
 
+    def test_a_client_twice_is_told_as_that(self, tmp_path: Path) -> None:
+        text = "limits {\n  llm_calls  2\n}\non llm_failure timeout  fallback a -> a  then stop\n"
+        (tmp_path / "main.policy").write_text('policy "p" lang 1\n' + text)
+        found = Linter()(str(tmp_path / "main.policy"))
+        assert [finding.code for finding in found if finding.code in ("P306", "P374")] == ["P306"]
+
     def test_who_is_consulted_may_choose_any(self, tmp_path: Path) -> None:
         text = "limits {\n  llm_calls  1\n}\non llm_failure overloaded  consult what_now  then fallback a\n"
         assert places("P374", tmp_path, text) == []
