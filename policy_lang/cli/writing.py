@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
+
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+"""What file systems say that know no links."""
 
 
 class NotWritten(Exception):
@@ -24,7 +28,7 @@ def write(path: str, text: str, *, over: bool = False) -> None:
         if over:
             os.replace(aside, place)
         else:
-            os.link(aside, place)  # unlike a rename, this fails if somebody was faster
+            _link(aside, place)
     except FileExistsError:
         raise NotWritten(f"`{path}` exists; `--force` writes over it") from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
@@ -34,6 +38,20 @@ def write(path: str, text: str, *, over: bool = False) -> None:
         if aside:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
+
+
+def _link(aside: str, place: str) -> None:
+    """Unlike a rename, a link fails if somebody was faster. Where there are none, the file is looked for before."""
+    try:
+        os.link(aside, place)
+    except FileExistsError:
+        raise
+    except OSError as problem:
+        if problem.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(place):
+            raise FileExistsError(errno.EEXIST, "exists", place) from None
+        os.replace(aside, place)
 
 
 def _aside(place: str, text: str) -> str:
