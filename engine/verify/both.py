@@ -21,15 +21,15 @@ from engine.core.tool_rules import ToolFacts
 from engine.core.vocabulary import REASONS
 from engine.verify.cases import NoCase, aimed_usage
 from engine.verify.failures import Ladders
-from engine.verify.joint_fields import NAMES
+from engine.verify.joint_fields import tool_names
 from engine.verify.outlooks import Outlook, compared, of_decision
 from engine.verify.replay import Group, NoReplay, Played, Replay, ahead, earlier_use, grouped
 from engine.verify.traces import TraceStep
 
 
 class Parted(NamedTuple):
-    """A run on both ``step``s, up to the event on which they decide otherwise. ``old`` and ``new`` are the looks of what
-    they decide there; the events of ``first`` and ``second`` are the same."""
+    """A run on both ``step``s, up to the event on which they decide otherwise. ``old`` and ``new`` are the looks of
+    what they decide there; the events of ``first`` and ``second`` are the same."""
 
     first: tuple[Played, ...]
     second: tuple[Played, ...]
@@ -101,10 +101,9 @@ class _Both(Replay):
         super().__init__(pair.compiled[lead], traces[lead])
         self.pair, self.lead, self.larger = pair, lead, aim is max
         self.both = [grouped(trace) for trace in traces]
+        self.both[lead] = self.groups
         self.sides = [Ladders(c.policy) for c in pair.compiled]
-        globs = [r.glob for c in pair.compiled for r in (*c.policy.tools, *c.policy.breakers)]
-        made = [glob.replace("*", filling).replace("?", "a") for glob in globs for filling in ("", "x")]
-        self.tool_names = [*NAMES, *(name for name in dict.fromkeys(made) if name)]
+        self.tool_names = tool_names([c.policy for c in pair.compiled])
         priced = next((p.model for c in pair.compiled for p in c.policy.prices), "")
         self.model = self.model or priced
 

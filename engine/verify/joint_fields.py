@@ -16,7 +16,7 @@ from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan
 from engine.core.machine.machine import FieldDef, Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE, Plan
 from engine.core.machine.rules import Context
-from engine.core.policy import Policy
+from engine.core.policy import Breaker, Detector, Policy
 from engine.core.tool_rules import ToolFacts, ToolRules
 from engine.core.vocabulary import REASONS
 from engine.verify.choices import Open
@@ -29,8 +29,13 @@ Known = Mapping[str, int]
 _SAMPLE = 5
 """Values tried of a field that may have many."""
 
+LEFT = "left of "
+"""How the joint variables are called that say what is left of an amount; their mildest value: nothing is used."""
+
 NAMES = ("search", "lookup", "calculate", "tool")
 """Tools that no policy need know."""
+
+_THREAD = " per thread"
 
 ALIKE: tuple[Pair, ...] = ((0, 0), (1, 1))
 
@@ -40,6 +45,13 @@ def bare(part: Any) -> Any:
     data = part.model_dump(mode="json", exclude={"origin"})
     data.pop("locked", None)
     return data
+
+
+def tool_names(policies: Sequence[Policy]) -> list[str]:
+    """Names of tools: some that no policy need know, and one or two for each pattern in the policies."""
+    globs = [*(r.glob for p in policies for r in p.tools), *(b.glob for p in policies for b in p.breakers)]
+    made = [glob.replace("*", filling).replace("?", "a") for glob in globs for filling in ("", "x")]
+    return [*NAMES, *(name for name in dict.fromkeys(made) if name and name not in NAMES)]
 
 
 class JointFields:
@@ -67,7 +79,13 @@ class JointFields:
         if make is not None:
             return make(self, side, event, field, known)
         if field.group == "amounts":
-            return self._pick(self._left(side, name), side, known)
+            left = self._lefts[side][name]
+            # When a run starts, nothing is used but by earlier runs of its thread.
+            return (
+                self.values[left][0][side]
+                if event == "start" and not left.endswith(_THREAD)
+                else self._pick(left, side, known)
+            )
         if field.group == "before":
             return self._pick(self._before(side, name), side, known)
         if field.group == "ladders":
@@ -107,16 +125,13 @@ class JointFields:
                 if plan.counted:
                     continue
                 match = other.get(plan.limit.id)
-                name = f"left of {plan.limit.id}"
+                name = f"{LEFT}{plan.limit.id}"
                 if match is None:
-                    pairs = [(v, v) for v in _states(plan)]
+                    pairs = [(_state(plan, plan.maximum),) * 2, *((v, v) for v in _states(plan))]
                 else:
                     first, second = (plan, match) if side == 0 else (match, plan)
                     pairs = self._both_left(first, second)
                 self._lefts[side][plan.field] = self._define(name, pairs)
-
-    def _left(self, side: int, field: str) -> str:
-        return self._lefts[side][field]
 
     def _both_left(self, first: Plan, second: Plan) -> list[Pair]:
         """What two limits on the same amount can leave together, for every amount that may have been used."""
@@ -203,12 +218,9 @@ class JointFields:
 
     def _tools(self, policies: Sequence[Policy]) -> list[str]:
         """Names of tools that some rule of either policy tells apart."""
-        globs = [rule.glob for policy in policies for rule in (*policy.tools, *policy.breakers)]
-        made = [glob.replace("*", filling).replace("?", "a") for glob in globs for filling in ("", "x")]
         found: dict[tuple[Any, ...], str] = {}
-        for name in (*NAMES, *dict.fromkeys(made)):
-            if name:
-                found.setdefault(tuple(_told(rules.facts(name)) for rules in self.rules), name)
+        for name in tool_names(policies):
+            found.setdefault(tuple(_told(rules.facts(name)) for rules in self.rules), name)
         return list(found.values())
 
     def facts(self, side: int, known: Known) -> ToolFacts:
@@ -246,15 +258,24 @@ class JointFields:
             pairs = [(0, 0), *zip(*codes, strict=True)]
         else:
             pairs = [(a, b) for a in (0, *codes[0]) for b in (0, *codes[1])]
+            breakers = [[self.sides[i].breakers[b] for b in both[i]] for i in (0, 1)]
+            if len(breakers[0]) == len(breakers[1]) == 1:
+                first, second = breakers[0][0], breakers[1][0]
+                pairs = [p for p in pairs if not (p[0] and not p[1] and opens_with(first, second))]
+                pairs = [p for p in pairs if not (p[1] and not p[0] and opens_with(second, first))]
         return self._pick(self._define(f"open: {words}", pairs), side, known)
 
     def _code(self, side: int, index: int) -> int:
         return index + 2 if self.sides[side].breakers[index].when_open in ("stop", "finalize") else 1
 
     def _no_time(self, side: int, known: Known) -> int:
-        walls = [[bare(p.limit) for p in c.plans if p.resource == "wall"] for c in self.sides]
-        name = "no_time" if walls[0] == walls[1] else f"no_time of {side}"
-        return self._shared(name, side, known)
+        """Only what is kept for the final call is left of the time; nothing at all would have ended the round."""
+        walls = [[p for p in c.plans if p.resource == "wall"] for c in self.sides]
+        if [len(each) for each in walls] == [1, 1] and walls[0][0].limit.id == walls[1][0].limit.id:
+            left = self._both_left(walls[0][0], walls[1][0])
+            pairs = [(int(a == RESERVE), int(b == RESERVE)) for a, b in left if NOTHING not in (a, b)]
+            return self._pick(self._define("no time for tools", pairs), side, known)
+        return self._shared(f"no time for tools of {side}", side, known)
 
     def _of_limits(self, side: int, field: FieldDef, known: Known, plans: Sequence[Sequence[Plan]]) -> int:
         """``1 + the limit`` that something does not fit; what does not fit the larger does not fit the smaller."""
@@ -286,6 +307,23 @@ class JointFields:
         marks = [m + d for m in most for d in (0, 1)]
         pairs = [(min(u, most[0] + 1), min(u, most[1] + 1)) for u in _some(max(marks), *marks)]
         return self._pick(self._define("amount", pairs), side, known)
+
+
+def opens_with(one: Breaker, other: Breaker) -> bool:
+    """Is ``other`` open whenever ``one`` is, as long as both have seen the same? Only of those that never reset."""
+    if one.reset or other.reset or any(getattr(one, part) != getattr(other, part) for part in _OF_BREAKERS):
+        return False
+    sooner = {trip.kind: trip for trip in other.trips}
+    return all(trip.kind in sooner and _trips_with(trip, sooner[trip.kind]) for trip in one.trips)
+
+
+_OF_BREAKERS = ("glob", "count_denied", "per_args", "apply")
+
+
+def _trips_with(one: Detector, other: Detector) -> bool:
+    if one.kind == "failure_rate":
+        return one.n == other.n and (other.percent or 0) <= (one.percent or 0)
+    return other.n <= one.n and (other.ms or 0) <= (one.ms or 0)
 
 
 def _by_verb(first: Plan, second: Plan) -> list[Pair]:

@@ -27,7 +27,6 @@ from engine.core.machine.expr import (
     to_python,
 )
 from engine.core.machine.machine import Count, Machine, Refill, Rule, Set, Sort, Spend, Update
-from engine.core.machine.plan import Plan
 from engine.verify.choices import Open
 from engine.verify.joint_fields import JointFields, Known
 from engine.verify.outlooks import Outlook, of_effect
@@ -74,10 +73,10 @@ class Told:
 class Side:
     """One of the two machines."""
 
-    def __init__(
-        self, number: int, machine: Machine, plans: tuple[Plan, ...], fields: JointFields, o: Outlooks
-    ) -> None:
-        self.number, self.machine, self.plans, self.fields, self.outlooks = number, machine, plans, fields, o
+    def __init__(self, number: int, machine: Machine, fields: JointFields, outlooks: Outlooks) -> None:
+        self.number, self.machine, self.fields, self.outlooks = number, machine, fields, outlooks
+        self.context = fields.sides[number]
+        self.plans = self.context.plans
         self.names = tuple(v.name for v in machine.variables if v.sort is not Sort.METER)
         self.initial = tuple(v.initial for v in machine.variables if v.sort is not Sort.METER)
         self._compiled: dict[str, React] = {}
@@ -116,7 +115,7 @@ class Side:
         if looks_again(told.event, rule) and deeper:
             more = extended | self._extends(rule)
             return self._lines(told, after, more, indent, deeper - 1)
-        number = self.outlooks.number(of_effect(self.plans, told.event, rule.effect))
+        number = self.outlooks.number(of_effect(self.context, told.event, rule.effect))
         return [f"{indent}return {number}, ({', '.join(after[name] for name in self.names)},)"]
 
     def _extends(self, rule: Rule) -> frozenset[str]:

@@ -9,8 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.core import decisions as d
+from engine.core.ladders import Consult, Fallback, Finalize
 from engine.core.machine.machine import Effect
-from engine.core.machine.plan import Plan
+from engine.core.machine.rules import Context
+
+MAIN = "main"
+"""The client that calls go to unless a policy says otherwise."""
 
 GOES_ON, PEOPLE, LAST, ANSWERED, OVER = 4, 3, 2, 1, 0
 """How much a decision allows: the run goes on, somebody is asked, one last call, it is answered, the run is over."""
@@ -74,7 +78,7 @@ _STATUS = {
 """How a run ends, by the word of the rule; every other word is the reason of a failure."""
 
 
-def of_effect(plans: tuple[Plan, ...], event: str, effect: Effect) -> Outlook:
+def of_effect(c: Context, event: str, effect: Effect) -> Outlook:
     """What a reaction of a machine looks like."""
     kind = effect.kind
     rank = _RANKS.get(kind, GOES_ON)
@@ -86,15 +90,32 @@ def of_effect(plans: tuple[Plan, ...], event: str, effect: Effect) -> Outlook:
     elif event == "resolved" and effect.ladder:
         return Outlook(BACK_TO_FAILURE)
     elif kind == "suspend" and effect.limit >= 0:
-        about = plans[effect.limit].limit.id
+        about = c.plans[effect.limit].limit.id
+    elif kind in ("fallback", "resolve"):
+        about = _named(c, effect)
     return Outlook(_WORDS.get(kind, kind), about, rank)
+
+
+def _named(c: Context, effect: Effect) -> str:
+    """Which clients a call may go to, or which functions of the host are asked there."""
+    if effect.ladder:
+        step = dict(c.failures[effect.ladder - 1].steps())[effect.step]
+        if isinstance(step, Fallback):
+            return ", ".join(step.clients) + {"run": "", "call": ", this call"}.get(step.scope, f", {step.ms} ms")
+        return step.name if isinstance(step, Consult) else ""
+    if effect.limit < 0 or effect.word == "text":
+        return c.policy.finalization.using or ""
+    steps = c.plans[effect.limit].steps
+    names = [s.name if isinstance(s, Consult) else s.using or "" for s in steps if isinstance(s, Consult | Finalize)]
+    return ", ".join(name for name in names if name)
 
 
 def of_decision(decision: d.AnyDecision) -> tuple[Outlook, ...]:
     """What a decision of ``step`` looks like; of a round, each verdict."""
     match decision:
-        case d.Call(final=final):
-            return (Outlook("final call", "", LAST) if final else Outlook("call"),)
+        case d.Call(final=final, client=client):
+            to = "" if client == MAIN else client
+            return (Outlook("final call", to, LAST) if final else Outlook("call", to),)
         case d.RunTools(verdicts=verdicts):
             return tuple(outlook for verdict in verdicts for outlook in of_decision(verdict))
         case d.Execute():
@@ -106,8 +127,8 @@ def of_decision(decision: d.AnyDecision) -> tuple[Outlook, ...]:
         case d.Suspend(requests=requests):
             about = ", ".join(sorted(r.id if r.kind == "extension" else r.tool for r in requests))
             return (Outlook("ask a person", about, PEOPLE),)
-        case d.Resolve():
-            return (Outlook("ask the host", "", PEOPLE),)
+        case d.Resolve(name=name):
+            return (Outlook("ask the host", name, PEOPLE),)
         case d.Queue():
             return (Outlook("queue", "", PEOPLE),)
         case d.Refuse():

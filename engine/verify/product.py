@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from engine.core.machine.machine import Machine, Phase
-from engine.core.machine.plan import plans_of
 from engine.core.policy import Policy
 from engine.verify.choices import Open
 from engine.verify.explore import uncollected
-from engine.verify.joint_fields import JointFields
+from engine.verify.joint_fields import LEFT, JointFields
 from engine.verify.joint_steps import Outlooks, React, Side, State, Told
 from engine.verify.outlooks import BACK_TO_FAILURE, Outlook
 from engine.verify.successors import Branch
 from engine.verify.traces import TraceStep, trace
 from engine.verify.world import World, around
 
-Joint = tuple[State, State, int, int, int]
-"""Both machines' values, then what a host keeps beside them: calls judged and held, a failure in hand."""
+Joint = tuple[State, State, int, int, int, int]
+"""Both machines' values, then what a host keeps beside them: calls judged and held, a failure in hand, and whether a
+model was heard of (where that is looked at)."""
 
 _KEPT = 4
 """Runs kept of each kind of difference: not every one can be played."""
@@ -76,7 +76,7 @@ def joined(
     """Follow all runs of two policies. ``plain``: no agent hands over to another one, nothing odd happens."""
     world = World(ancestors=False, clients=True, pauses=not plain)
     made = [around(m, p, world) for m, p in zip(machines, policies, strict=True)]
-    search = _Product(policies, [_without(m, plain, policies) for m in made], max_open)
+    search = _Product(policies, [_without(m, plain, policies) for m in made], max_open, plain)
     with uncollected():
         return search.run(max_states, max_seconds, progress)
 
@@ -101,16 +101,17 @@ def _without(machine: Machine, plain: bool, policies: Sequence[Policy]) -> Machi
 
 
 class _Product:
-    def __init__(self, policies: Sequence[Policy], machines: Sequence[Machine], max_open: int) -> None:
+    def __init__(self, policies: Sequence[Policy], machines: Sequence[Machine], max_open: int, plain: bool) -> None:
         self.outlooks = Outlooks()
         fields = JointFields(policies, machines)
         self.fields, self.max_open = fields, max_open
-        self.sides = tuple(Side(i, machines[i], plans_of(policies[i]), fields, self.outlooks) for i in (0, 1))
+        self.sides = tuple(Side(i, machines[i], fields, self.outlooks) for i in (0, 1))
         self.kinds = self._kinds(machines)
         self.choices: list[_Choice] = []
         self.by_phase = {phase: self._of_phase(phase) for phase in range(len(Phase.NAMES)) if phase != Phase.ENDED}
         self.asks = any(p.ask for policy in policies for p in policy.tools)
-        self.initial: Joint = (self.sides[0].initial, self.sides[1].initial, 0, 0, 0)
+        self.initial: Joint = (self.sides[0].initial, self.sides[1].initial, 0, 0, 0, 0 if plain else 1)
+        self.early = frozenset(n for n, choice in enumerate(self.choices) if _uses(choice.told))
         self.seen: dict[Joint, tuple[Joint, int] | None] = {self.initial: None}
         self.found: dict[tuple[str, int, int], list[tuple[Joint, int]]] = {}
         self.transitions = self.depth = 0
@@ -172,7 +173,7 @@ class _Product:
         return ""
 
     def _follow(self, state: Joint, following: list[Joint]) -> None:
-        a, b, judged, held, failing = state
+        a, b, judged, held, failing, heard = state
         seen, found = self.seen, self.found
         if a[0] != b[0]:
             self.lost = self.lost or Phase.ENDED not in (a[0], b[0])
@@ -181,6 +182,8 @@ class _Product:
             if not self._may(event, state):
                 continue
             for number, first, second in choices:
+                if not heard and number in self.early:
+                    continue
                 one, after_a = first(a)
                 two, after_b = second(b)
                 self.transitions += 1
@@ -192,13 +195,13 @@ class _Product:
                 beside = self._beside(event, self.outlooks.found[one].word, judged, held, failing)
                 if beside is None:
                     continue
-                after = (after_a, after_b, *beside)
+                after = (after_a, after_b, *beside, heard or event in _HEARING)
                 if after not in seen:
                     seen[after] = (state, number)
                     following.append(after)
 
     def _may(self, event: str, state: Joint) -> bool:
-        a, _, judged, held, failing = state
+        a, _, judged, held, failing, _ = state
         if event == "tool":
             return judged < self.max_open
         if event == "judged":
@@ -248,6 +251,14 @@ class _Product:
             out += found
         return out
 
+
+def _uses(told: Told) -> bool:
+    """Must something have been used before, for the event to come like this?"""
+    return any(name.startswith(LEFT) and "wall" not in name and place for name, place in told.known.items())
+
+
+_HEARING = frozenset(("round", "empty", "failed", "paused"))
+"""Events that tell what a model has used."""
 
 _OPEN = 3
 """Where the number of open tool calls stands among a machine's values."""

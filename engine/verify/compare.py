@@ -1,0 +1,208 @@
+"""Two policies compared by what they decide: equivalent, stricter, looser, incomparable, or not known.
+
+A policy is stricter if in every run the first decision that differs allows less. What is found is shown only after it
+was played on both ``step``s; what could not be played is said. How policies are written, and what they differ in that
+no search looks at, is others' business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.core.events import AnyEvent, ModelFailed, ModelReplied, ToolEnded
+from engine.core.machine.plan import plans_of
+from engine.core.policy import Policy
+from engine.core.step import Compiled, compile
+from engine.verify.both import Parted, parted
+from engine.verify.drills import drilled, needs_past
+from engine.verify.outlooks import OVER, Outlook
+from engine.verify.product import Joined, Parting, joined
+from engine.verify.replay import NoReplay
+from engine.verify.verdicts import Budget, Effort
+
+Result = Literal["equivalent", "stricter", "looser", "incomparable", "unknown"]
+Direction = Literal["stricter", "looser", "other", "ends"]
+"""What the new decision allows: less, more, something else; or the run ends in both, but otherwise."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One kind of difference, with a shortest run that was played on both policies."""
+
+    direction: Direction
+    run: Parted
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All about two policies, or about one agent of both (``agent``).
+
+    ``why`` says why it is not known, or why nothing had to be searched. ``unplayed`` are kinds of differences that a
+    search has found and that could not be played.
+    """
+
+    agent: str
+    result: Result
+    shown: tuple[Shown, ...] = ()
+    unplayed: tuple[str, ...] = ()
+    why: str = ""
+    assumptions: tuple[str, ...] = ()
+    effort: Effort = field(default_factory=Effort)
+
+
+def silent(what: str, states: int, depth: int) -> None:
+    """Nobody wants to know of progress."""
+
+
+def compare(
+    old: Policy,
+    new: Policy,
+    budget: Budget | None = None,
+    *,
+    agent: str = "",
+    search_anyway: bool = False,
+    progress: Progress = silent,
+) -> Compared:
+    """Compare two policies. Those that say the same are not searched, unless ``search_anyway``."""
+    if not search_anyway and old.fingerprint() == new.fingerprint():
+        return Compared(agent, "equivalent", why="they say the same, statement by statement")
+    return _Comparing(old, new, budget or Budget(), progress).compare(agent)
+
+
+def direction(old: Outlook, new: Outlook) -> Direction:
+    """Does the new decision allow less, more, or something else?"""
+    if old.rank == new.rank:
+        return "ends" if new.rank == OVER else "other"
+    return "stricter" if new.rank < old.rank else "looser"
+
+
+class _Comparing:
+    def __init__(self, old: Policy, new: Policy, budget: Budget, progress: Progress) -> None:
+        self.policies, self.budget, self.progress = (old, new), budget, progress
+        self.compiled: tuple[Compiled, ...] = (compile(old), compile(new))
+        self.until = time.perf_counter() + budget.seconds
+        self.shown: dict[tuple[str, str, str], Shown] = {}
+        self.unplayed: dict[str, Direction] = {}
+
+    def compare(self, agent: str) -> Compared:
+        began = time.perf_counter()
+        short = self._search("simple runs", plain=True)
+        self._confirm(short.partings)
+        if needs_past(self.policies):
+            self._add(drilled(self.compiled, self.budget.open))
+        found = [short]
+        if not self._settled():
+            found.append(self._search("all runs", plain=False))
+            self._confirm(found[-1].partings)
+        result, why = self._verdict(found[-1])
+        shown = tuple(sorted(self.shown.values(), key=lambda s: len(s.run.first)))
+        known = {s.direction for s in shown}
+        unplayed = tuple(sorted(words for words, way in self.unplayed.items() if way not in known))
+        effort = Effort(
+            max(f.states for f in found),
+            sum(f.transitions for f in found),
+            max(f.depth for f in found),
+            time.perf_counter() - began,
+        )
+        return Compared(agent, result, shown, unplayed, why, self._assumptions(), effort)
+
+    def _search(self, what: str, *, plain: bool) -> Joined:
+        return joined(
+            self.policies,
+            [compiled.machine for compiled in self.compiled],
+            plain=plain,
+            max_states=self.budget.states,
+            max_seconds=max(0.0, self.until - time.perf_counter()),
+            max_open=self.budget.open,
+            progress=lambda states, depth: self.progress(what, states, depth),
+        )
+
+    def _confirm(self, partings: Iterable[Parting]) -> None:
+        """Play what was found; of a kind that was played nothing more is wanted."""
+        played: set[tuple[str, Outlook, Outlook]] = set()
+        for one in partings:
+            kind = one.event, one.old, one.new
+            words = f"{_EVENTS.get(one.event, one.event)}: {one.old} -> {one.new}"
+            if kind in played:
+                continue
+            try:
+                self._add([parted(self.compiled, one.traces)])
+            except NoReplay:
+                self.unplayed.setdefault(words, direction(one.old, one.new))
+                continue
+            played.add(kind)
+            self.unplayed.pop(words, None)
+
+    def _add(self, runs: Iterable[Parted]) -> None:
+        for run in runs:
+            kind = event_word(run.event), str(run.old), str(run.new)
+            known = self.shown.get(kind)
+            if known is None or len(run.first) < len(known.run.first):
+                self.shown[kind] = Shown(direction(run.old, run.new), run)
+
+    def _ways(self) -> set[Direction]:
+        """What has been shown; that a run ends otherwise only says something where nothing else does."""
+        ways = {shown.direction for shown in self.shown.values()}
+        return ways - {"ends"} or ways
+
+    def _settled(self) -> bool:
+        ways = self._ways()
+        return "other" in ways or len(ways) > 1
+
+    def _verdict(self, last: Joined) -> tuple[Result, str]:
+        ways = self._ways()
+        if self._settled() or (ways == {"ends"} and not last.cut):
+            return "incomparable", ""
+        if "looser" in ways:
+            return "looser", ""
+        if set(self.unplayed.values()) - ways - {"ends"}:
+            return "unknown", "a search has found differences that could not be played"
+        if last.cut:
+            so_far = "so far only less is allowed" if ways == {"stricter"} else "no difference was found so far"
+            return "unknown", f"{last.cut}; {so_far}"
+        if last.lost:
+            return "unknown", "the two come to stand apart without deciding otherwise"
+        return ("stricter" if ways else "equivalent"), ""
+
+    def _assumptions(self) -> tuple[str, ...]:
+        out = [f"a round has at most {self.budget.open} tools", "nobody is above the run, and nobody shares with it"]
+        amounts = sorted({p.limit.id for policy in self.policies for p in plans_of(policy) if not p.counted})
+        if amounts:
+            out.append(f"what is left of {', '.join(amounts)} is free in every step, as far as both can see the same")
+        if any(policy.breakers for policy in self.policies):
+            out.append("a breaker may be open, or closed, in every step")
+        return tuple(out)
+
+
+_EVENTS = {
+    "call": "a call",
+    "attempt": "a further attempt",
+    "start": "the start",
+    "round": "a round of tools",
+    "tool": "a tool",
+    "judged": "the end of a round",
+    "failed": "a failure",
+}
+
+
+def event_word(event: AnyEvent) -> str:
+    """What a difference was decided on."""
+    match event:
+        case ModelReplied(calls=calls):
+            return "tools" if calls else "an answer"
+        case ModelFailed(reason=reason):
+            return f"failure: {reason}"
+        case ToolEnded():
+            return "the end of a tool"
+        case _:
+            return type(event).__struct_config__.tag.replace("_", " ")  # type: ignore[union-attr]
+
+
+def agents_of(policies: Sequence[Policy]) -> list[str]:
+    """The agents that one of the policies has rules for."""
+    return list(dict.fromkeys(rules.name for policy in policies for rules in policy.agent))
