@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -136,3 +138,46 @@ def test_the_python_of_a_page_is_one_program_at_its_own_lines(scripts: None) -> 
     assert lines[0] == "async def page() -> None:"
     assert (lines[3], lines[9]) == ("    x = 1", "    await x")
     compile(check.program(page), "page", "exec")
+
+
+# ---- the pages as a whole
+
+HOME = ROOT / "docs" / "README.md"
+GUIDE = [
+    ROOT / "docs" / place for place in re.findall(r"^\d+\. .*\]\((guide/[\w-]+\.md)\)$", HOME.read_text(), re.MULTILINE)
+]
+
+
+def links(page: Path) -> set[Path]:
+    """The Markdown pages that a page links to."""
+    found = re.findall(r"\]\(([^)\s#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    return {(page.parent / place).resolve() for place in found}
+
+
+def test_every_page_is_reached_from_the_home_page() -> None:
+    reached, left = {HOME}, [HOME]
+    while left:
+        new = links(left.pop()) - reached
+        reached |= new
+        left += new
+    assert set((ROOT / "docs").rglob("*.md")) - reached == set()
+
+
+def test_the_home_page_names_what_a_reader_may_start_with() -> None:
+    assert set((ROOT / "docs").glob("*.md")) - links(HOME) - {HOME} == set()
+
+
+def test_the_guide_is_whole_and_leads_from_page_to_page() -> None:
+    assert set(GUIDE) == set((ROOT / "docs" / "guide").glob("*.md"))
+    for page, following in pairwise(GUIDE):
+        last = page.read_text(encoding="utf-8").rstrip().splitlines()[-1]
+        assert f"]({following.name})" in last, page.name
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_a_page_of_the_guide_shows_what_happens_and_what_goes_wrong(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "<!-- session" in text
+    assert re.search(r"^## (What goes wrong|When it fails)$", text, re.MULTILINE)
+    shown = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert len(shown.split()) < 700
