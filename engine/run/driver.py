@@ -259,7 +259,7 @@ class Driver:
             at, policy = self._clock(), self._role.policy_json
             tree.open(at, budget)
             earlier, fingerprint = tree.earlier, self.compiled.fingerprint
-            tree.acted(Opened(id, at, policy, fingerprint, dict(budget or {}), thread, earlier))
+            tree.hosting.acted(Opened(id, at, policy, fingerprint, dict(budget or {}), thread, earlier))
         except BaseException:
             claim.leave()
             raise

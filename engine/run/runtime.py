@@ -155,7 +155,7 @@ class Runtime:
             raise Refused(f"agent `{agent}` cannot be spawned below {parent.id}", answer)
         answer.kept = True
         node = tree.ledger.nodes[answer.id]
-        tree.acted(Spawned(answer.id, answer.opened, agent, dict(budget or {}), node.given))
+        tree.hosting.acted(Spawned(answer.id, answer.opened, agent, dict(budget or {}), node.given))
         return Node(answer.id, agent, parent.root)
 
     def wake(self, node: Node, text: str) -> str:
@@ -172,7 +172,9 @@ class Runtime:
         said = opening(text, seat.role.instructions or None)
         posts = tuple(map(tree.contents.get, seat.take_posts()))
         seat.joined = len(posts)
-        return tree.wake(seat, (*seat.messages, *posts, said[-1]) if seat.messages else (*said[:-1], *posts, said[-1]))
+        return tree.hosting.wake(
+            seat, (*seat.messages, *posts, said[-1]) if seat.messages else (*said[:-1], *posts, said[-1])
+        )
 
     async def wait(self, node: Node, timeout: float | None = None) -> RunResult:
         """The result of a node's present run, or of its last one. ``timeout`` in seconds.
@@ -195,7 +197,7 @@ class Runtime:
         if state in ("closing", CLOSED):
             raise Refused(f"{node.id} takes no messages", Refusal(_state_hit(state, seat), f"default: {state}"))
         ref = tree.contents.put(Message("user", text))
-        tree.acted(Posted(seat.id, ref))
+        tree.hosting.acted(Posted(seat.id, ref))
         seat.posts.append(ref)
 
     def interrupt(self, node: Node, cause: str = "user") -> None:
@@ -214,7 +216,7 @@ class Runtime:
         if tree is None or seat is None:
             return
         if not tree.ledger.nodes[seat.id].closing and tree.broken is None:
-            tree.acted(Closed(seat.id, self._driver.now()))
+            tree.hosting.acted(Closed(seat.id, self._driver.now()))
         await self._shut(tree, seat)
 
     # Looking.

@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from engine.core import events as e
 from engine.core.draws import NOTHING, Draw, draw_of
 from engine.core.ledger import Ledger
 from engine.core.messages import Message
 from engine.core.state import Used, total
-from engine.run.acts import AnyAct, encoded
 from engine.run.agents import Role
+from engine.run.beginnings import Beginnings
 from engine.run.booking import Account
 from engine.run.contents import Contents
 from engine.run.delegating import Delegating
 from engine.run.desk import Desk
 from engine.run.effects import Finished, Moved, RunSpec, Suspended
+from engine.run.hosting import Hosting
 from engine.run.inputs import opening
 from engine.run.listeners import Listener
 from engine.run.loop import drive, withdrawn
@@ -33,14 +34,13 @@ from engine.run.member import TreeEffects
 from engine.run.narrator import SharedPools
 from engine.run.past import Recorded
 from engine.run.people import People
-from engine.run.records import HostRecord, record_of
 from engine.run.result import ChildRun, OpenRequest, RunResult, child_run
 from engine.run.seat import Seat, run_id
 from engine.run.stopping import Stopping
 from engine.run.streaming import Budget as StreamBudget
 from engine.run.suspension import SharedEffects
 from engine.run.timers import Clock
-from engine.store import RunRecord, Store
+from engine.store import Store
 
 Follow = Callable[[Role, RunSpec, Callable[[str], Message]], Listener | None]
 """Who follows a run of a tree: its role, what it is, and how contents are read."""
@@ -87,6 +87,8 @@ class Tree:
         """After this nothing of the tree can go on in this process."""
         self.stopping = Stopping(self)
         self.people = People(self, stage.store)
+        self.hosting = Hosting(self, stage.store)
+        self._beginnings = Beginnings(self, stage.store)
         self.pools = SharedPools(self.ledger, id, stage.tell)
         self.left = False
         """Has the tree been left to people, who go on with it in another process?"""
@@ -113,29 +115,9 @@ class Tree:
                 self.open(at)
             self.ledger.wake(seat.id, at)
         self.ledger.begin(seat.id)
-        spec = self.spec_of(seat, tuple(map(self.contents.put, messages)), at, seat.runs)
-        if not seat.written:
-            self._stage.store.begin(self._record(seat, spec, seat.runs))
+        spec = self._beginnings.made(seat, messages, at, seat.runs, write=not seat.written)
         seat.written = False
         self.go(seat, spec, ())
-
-    def spec_of(self, seat: Seat, messages: tuple[str, ...], at: int, number: int) -> RunSpec:
-        """The run, of this number, that a seat is about to begin."""
-        return seat.role.spec(
-            run_id(seat.id, number),
-            at,
-            messages,
-            thread=self.thread,
-            thread_used=self._thread_used(seat, number),
-            parent=seat.parent.run if seat.parent is not None and seat.parent.runs else None,
-            node=seat.id,
-        )
-
-    def _thread_used(self, seat: Seat, number: int) -> Used | None:
-        """What the thread, as far as the run is to be told of it, has used before this run."""
-        if seat.parent is not None or self.thread is None:
-            return None
-        return total((self.earlier or Used(), seat.spent)) if number > 1 else self.earlier
 
     def go(self, seat: Seat, spec: RunSpec, recorded: tuple[Recorded, ...], cause: str = "") -> None:
         """Drive a run, from its journal as far as that goes; ``cause``: only to end it then."""
@@ -187,17 +169,6 @@ class Tree:
             if not self.left:
                 self.ledger.ended(seat.id, self.now())
 
-    def _record(self, seat: Seat, spec: RunSpec, number: int) -> RunRecord:
-        host = HostRecord.of(seat.role.host, spec, seat.role.compiled.policy, seat.budgets)
-        record = record_of(spec, structs.replace(host, posts=seat.joined))
-        return structs.replace(
-            record,
-            root=None if seat is self.root and number == 1 else self.root.id,
-            node=seat.id,
-            agent=seat.role.name,
-            depth=seat.depth,
-        )
-
     # Children.
 
     def spawn(self, parent: Seat, id: str, agent: str, at: int, asked: Mapping[str, int] | None = None) -> Seat:
@@ -216,14 +187,12 @@ class Tree:
     def employ(self, child: Seat, task: str, at: int) -> None:
         """A child gets its task, and runs, or waits for its turn: its run is in the journal from here on."""
         child.messages = tuple(opening(task, child.role.instructions))
-        self._write_down(child, at)
+        self.write_down(child, at)
         self.turn(child, at)
 
-    def _write_down(self, seat: Seat, at: int) -> None:
+    def write_down(self, seat: Seat, at: int) -> None:
         """The next run of a seat is in the journal before it has its turn."""
-        number = seat.runs + 1
-        spec = self.spec_of(seat, tuple(map(self.contents.put, seat.messages)), at, number)
-        self._stage.store.begin(self._record(seat, spec, number))
+        self._beginnings.made(seat, seat.messages, at, seat.runs + 1)
         seat.written = True
 
     def turn(self, child: Seat, at: int) -> None:
@@ -364,33 +333,7 @@ class Tree:
         """The time (ms)."""
         return self._stage.clock()
 
-    # A host that drives the tree by itself.
-
-    def wake(self, seat: Seat, messages: tuple[Message, ...]) -> str:
-        """Another run of a seat that the ledger allows to be woken, when it has its turn; its id.
-
-        Raises what has broken the tree, if it is broken: nobody would ever hear of the run.
-        """
-        if self.broken is not None:
-            raise self.broken
-        if seat.ended.done():
-            seat.ended = self._loop.create_future()
-        seat.messages, seat.begun, seat.cause, seat.woken = messages, False, "", True
-        try:
-            self._write_down(seat, self.now())
-        except Exception as exc:
-            self.fail(exc)
-            raise
-        self.turn(seat, self.now())
-        return run_id(seat.id, seat.runs + 1)
-
-    def acted(self, act: AnyAct) -> None:
-        """What the host has done is in the journal. Raises what has broken the tree, if that cannot be written."""
-        try:
-            self._stage.store.act(self.root.id, encoded(act))
-        except Exception as exc:
-            self.fail(exc)
-            raise
+    # Looking.
 
     def below(self, seat: Seat) -> list[Seat]:
         """A seat and all below it that are not closed, each before those below it."""

@@ -330,7 +330,7 @@ def test_a_close_that_was_cut_short_is_carried_on_and_nothing_is_started_again(a
         tree = runtime._trees["r"]
         from engine.run.acts import Closed
 
-        tree.acted(Closed(node.id if at == "node" else "r", world.clock()))  # and it dies before it has ended anything
+        tree.hosting.acted(Closed(node.id if at == "node" else "r", world.clock()))  # and it dies before it has ended anything
 
     async def second(runtime):
         await runtime.resume("r")
