@@ -48,8 +48,8 @@ def main() -> int:
                 (folder / name).write_text(body, encoding="utf-8")
             named[folder.name] = page
         found = _checked(Path(place), list(named))
-    for folder, file, line, message in found:
-        print(f"{named[folder].relative_to(ROOT)}, {file}:{line}: {message}", file=sys.stderr)
+    for where, file, line, message in found:
+        print(f"{named[where].relative_to(ROOT)}, {file}:{line}: {message}", file=sys.stderr)
     print(f"checked the Python of {len(named)} pages, {len(found) or 'no'} problems")
     return 1 if found else 0
 

@@ -87,8 +87,8 @@ def clients(
     wanted = dict.fromkeys(policy.clients(), f"the policy `{policy.name}`") | dict(wanted)
     names = list(dict.fromkeys([primary, *wanted, *(model.name or model.spec for model in recorded)]))
     _all_there(wanted, given, known, settings)
-    urls = dict(args.base_url)
-    everywhere = urls.get("") if not args.model else None
+    urls: dict[str, str] = dict(args.base_url)
+    everywhere = urls.get("", "") if not args.model else ""
     for name in urls:
         if name and name not in (everybody := {*names, *given, *known}):
             raise ClientsError(f"--base-url is for a client `{name}`, and none has that name{_near(name, everybody)}")
