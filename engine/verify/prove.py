@@ -26,6 +26,7 @@ from engine.verify.promises import ClaimWatch
 from engine.verify.replay import NoReplay, Played, replayed
 from engine.verify.saying import said
 from engine.verify.traces import TraceStep
+from engine.verify.tripping import tripped
 from engine.verify.verdicts import LAWS, Budget, Dead, Effort, Proof, Verdict
 from engine.verify.wide_round import widest
 from engine.verify.world import World, around
@@ -38,6 +39,11 @@ FREE, ALONE = World(), World(ancestors=False, clients=True, whole=True)
 
 PLAIN = World(ancestors=False, clients=True, pauses=False, whole=True, plain=True)
 """A run as simple as can be, for a trace that can be played and read."""
+
+
+def _of_tree(trace: Sequence[TraceStep]) -> bool:
+    """Does something above the run have a part in it?"""
+    return any(step.fields.get("above") or step.fields.get("late_above") for step in trace)
 
 
 _WIDEST = 7
@@ -255,16 +261,21 @@ class Prover:
         played, problem = self._play(found, about.name, promise)
         simple: tuple[Played, ...] = ()
         for world in (ALONE, PLAIN):
-            if played and (world is ALONE or all(_simple(step) for step in found)):
+            if played and (all(map(_simple, found)) or (world is ALONE and not _of_tree(found))):
                 continue
             for trace in self._others(world, about.name, laws):
                 run, _ = self._play(trace, about.name, promise)
-                if run and (not played or len(trace) <= len(found)):
+                if run and (not played or len(trace) <= len(found) or _of_tree(found)):
                     found, played = trace, run
                 else:
                     simple = run
         if played:
             return replace(about, result="refuted", trace=found, played=played, simple=simple)
+        opened = [run for run, _ in (self._broken(r, about.name, promise) for r in tripped(self.compiled)) if run]
+        if opened:
+            why = f"{about.why}; " if about.why else ""
+            shortest = min(opened, key=len)
+            return replace(about, result="refuted", why=f"{why}a breaker is open there", trace=found, played=shortest)
         if promise is not None and promise.open:
             return replace(about, result="unknown", why="; ".join(promise.open))
         words = f"{about.why}: " if about.why else ""
@@ -278,11 +289,14 @@ class Prover:
 
     def _play(self, trace: tuple[TraceStep, ...], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
         """The run on ``step``, if it breaks what is said there too; or why not."""
-        watch = ClaimWatch(self.policy, [promise.claim] if promise else [])
         try:
-            played = replayed(self.compiled, trace)
+            return self._broken(replayed(self.compiled, trace), name, promise)
         except NoReplay as failed:
             return (), str(failed)
+
+    def _broken(self, played: list[Played], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
+        """The run up to where it breaks what is said; or what it does instead."""
+        watch = ClaimWatch(self.policy, [promise.claim] if promise else [])
         for number, step in enumerate(played, 1):
             watch.see(step.event, step.decision)
             if name in watch.refuted if promise else any(b.startswith(f"{name}:") for b in watch.broken):

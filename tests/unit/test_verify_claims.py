@@ -250,3 +250,34 @@ def test_claims_are_said_as_they_are_written() -> None:
         )
     ) == ("always phase is not final and last is run_tools")
     assert Facts(facts=(PhaseIs(phase="final"), LastIs(decision="end"))).join == "and"
+
+
+BREAKERS = """policy "p" lang 1
+limits {
+  llm_calls   9
+  tool_calls  20
+}
+breaker "db_*" {
+  trip       %s
+  reset      never
+  when_open  %s
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "trip", ["failures 3", "same_args 2", "alternating 4", "failure_rate 50%% of 2", "same_result 2", "slow 2s of 2"]
+)
+def test_what_only_an_open_breaker_breaks_is_refuted_by_opening_it(trip: str) -> None:
+    text = BREAKERS % (trip.replace("%%", "%"), 'finalize "No more."')
+    found = verdict("at_most 0 finalize", text)
+    assert (found.result, found.why) == ("refuted", "a breaker is open there")
+    assert getattr(found.played[-1].decision, "why", "") == "breaker"
+    assert verdict("at_most 0 finalize", BREAKERS % ("failures 3", "stop")).result == "proved"
+
+
+def test_a_run_alone_is_shown_where_nobody_is_above_it() -> None:
+    text = 'policy "p" lang 1\nlimits {\n  llm_calls  3\n}\n'
+    found = verdict("always phase is ended implies llm_calls <= 2", text)
+    assert found.result == "refuted"
+    assert "PoolsSeen" not in [type(step.event).__name__ for step in found.played]
