@@ -13,11 +13,10 @@ from msgspec import structs
 from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
-from engine.core.state import Used
-from engine.core.step import Compiled, compile
-from engine.run.acts import Opened
+from engine.core.step import Compiled
 from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
+from engine.run.checked import all_there, compiled_of, some_tokens
 from engine.run.claims import Claim, Claims
 from engine.run.contents import Contents
 from engine.run.decision_log import DecisionLog, Sink
@@ -32,10 +31,9 @@ from engine.run.host import DEFAULT_RESOLVER_TIMEOUT_MS, Host
 from engine.run.inputs import Input, by_name, opening
 from engine.run.listeners import Observer
 from engine.run.migration import migrated
-from engine.run.priced import all_priced
+from engine.run.planting import Planting
 from engine.run.records import HostRecord, budget_given, other_policy, record_of, recorded_spec, steps_of
 from engine.run.regrow import regrow
-from engine.run.replant import acts_of, replant
 from engine.run.resolvers import Resolver
 from engine.run.result import OpenRequest, RunResult
 from engine.run.streaming import Stream
@@ -91,31 +89,31 @@ class Driver:
         telemetry: Observer | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        self.compiled = _compiled(policy)
+        self.compiled = compiled_of(policy)
         self.system = system
         self.journal = journal
         self._clock = clock
         rules = self.compiled.policy
         host = Host(
-            clients=by_name(clients) if allow_missing_clients else _all_there(rules, by_name(clients)),
+            clients=by_name(clients) if allow_missing_clients else all_there(rules, by_name(clients)),
             tools=toolbox(tools),
             hooks=Hooks(request_processors, before_model, after_model, before_tool, after_tool),
             resolvers=dict(resolvers or {}),
             resolver_timeout=round(resolver_timeout * 1000),
             settings=dict(settings or {}),
             tool_choice=tool_choice,
-            max_output=_some_tokens(max_output),
+            max_output=some_tokens(max_output),
             consultants=rules.consultants(),
             approver=approver,
         )
         self._followers = Followers(log, telemetry)
         self._claims = Claims(journal, counted=counts_threads(rules))
         self._going = Going(journal, clock, self._followers)
-        self._planted: dict[str, Claim] = {}
-        """The claims on trees that the host drives by itself."""
         known = registered(agents, host, rules)
         self._host = with_delegation(host, known, self._going.carry) if known else host
         self._role = Role("", self.compiled, self._host, next(iter(host.clients)), system or "", agents=known)
+        self.planting = Planting(self._role, self._going, self._claims, journal, clock)
+        """Trees that a host drives by itself: see ``engine.run.runtime``."""
         self._background: Background | None = None
 
     # Runs.
@@ -245,62 +243,6 @@ class Driver:
         if background is not None:
             background.close(self.aclose)
 
-    # Trees that a host drives by itself.
-
-    def plant(self, id: str, thread: str | None, budget: Mapping[str, int] | None) -> Tree:
-        """Open a tree for a host that drives it by itself: see ``engine.run.runtime``. Raises as its ``open`` does."""
-        _needs_loop("plant")
-        if budget and "cost" in budget:
-            all_priced(self._role.agents, self._host, self.compiled.policy, budget=True)
-        claim = self._claims.enter(id, thread)
-        try:
-            tree = self._tree(id, self._store(), thread, None)
-            tree.root.kept = True
-            at, policy = self._clock(), self._role.policy_json
-            tree.open(at, budget)
-            earlier, fingerprint = tree.earlier, self.compiled.fingerprint
-            tree.hosting.acted(Opened(id, at, policy, fingerprint, dict(budget or {}), thread, earlier))
-        except BaseException:
-            claim.leave()
-            raise
-        claim.keep(tree.fail)
-        self._planted[id] = claim
-        return tree
-
-    def replant(self, id: str) -> tuple[Tree, tuple[str, ...]]:
-        """A tree of ``plant`` is taken up from the journal, with the nodes that were being closed.
-
-        Raises as ``resume`` of a runtime does.
-        """
-        _needs_loop("replant")
-        if self.journal is None:
-            raise RunError("this driver has no journal to resume from: pass `journal=`")
-        known = acts_of(self.journal, id)
-        if known is None:
-            raise RunError(f"the journal has no tree {id} that a host has opened: a run is resumed by `driver.resume`")
-        opened, acts = known
-        claim = self._claims.enter(id, opened.thread)
-        try:
-            tree = self._tree(id, self.journal, opened.thread, None)
-            closing = replant(tree, self.journal, opened, acts, self.compiled)
-        except BaseException as exc:
-            claim.leave()
-            if isinstance(exc, ValueError):
-                raise RunError(str(exc)) from None
-            raise
-        claim.keep(tree.fail)
-        self._planted[id] = claim
-        return tree, closing
-
-    def uproot(self, tree: Tree, used: Used) -> None:
-        """A tree of ``plant`` is closed, all of whose runs have used so much."""
-        if (claim := self._planted.pop(tree.root.id, None)) is not None:
-            claim.leave(used)
-
-    def now(self) -> int:
-        """The time on the driver's clock (ms since 1970)."""
-        return self._clock()
-
     # Inside.
 
     def _begin(
@@ -394,31 +336,6 @@ class Driver:
         if self._background is None:
             self._background = Background()
         return self._background
-
-
-def _compiled(policy: Policy | Compiled) -> Compiled:
-    if not isinstance(policy, Policy | Compiled):
-        raise TypeError(f"a driver needs a Policy, not a `{type(policy).__name__}`: `policy_lang.load(path)` gives one")
-    return policy if isinstance(policy, Compiled) else compile(policy)
-
-
-def _some_tokens(max_output: int | None) -> int | None:
-    if max_output is not None and max_output < 1:
-        raise ValueError(f"max_output is {max_output}: the largest output of a call is at least 1 token")
-    return max_output
-
-
-def _all_there(policy: Policy, clients: dict[str, Client]) -> dict[str, Client]:
-    """Raises ``RunError`` if the policy names a client that is not there."""
-    missing = [name for name in policy.clients() if name not in clients]
-    if missing:
-        names = ", ".join(f"`{name}`" for name in missing)
-        have = ", ".join(f"`{name}`" for name in clients)
-        raise RunError(
-            f"policy `{policy.name}` names {'the client' if len(missing) == 1 else 'clients'} {names}, which this "
-            f"driver does not have (it has {have}): pass it in `clients`, or `allow_missing_clients=True` to skip it"
-        )
-    return clients
 
 
 def _needs_loop(name: str) -> None:

@@ -18,9 +18,10 @@ from typing import Final
 from engine.core import events as e
 from engine.core.decisions import AnyDecision, Note
 from engine.core.state import NO_TIME, State, Used
-from engine.run import approvals, calls, executions
+from engine.run import calls, executions
 from engine.run.approvals import Later
 from engine.run.contents import Contents
+from engine.run.cutting import Cuts
 from engine.run.deadlines import Cut, Deadlines
 from engine.run.effects import (
     Approval,
@@ -68,7 +69,6 @@ class LocalEffects:
         self._spec = spec
         self._append = journal.append
         self._clock = clock
-        self._deadlines = deadlines
         self._notes: list[Note] = []
         self._listener = listener
         self._past = Past(spec.run, recorded)
@@ -86,6 +86,7 @@ class LocalEffects:
         self._alarm = Alarm(loop, clock, self._rang)
         self._until = NO_TIME
         self._interrupted = False
+        self._cuts = Cuts(deadlines, clock, self._note, self._above)
         self._performer = Performer(host, spec, contents, clock, self._note)
         self.conversation = self._performer.conversation
         self.put = contents.put
@@ -127,7 +128,7 @@ class LocalEffects:
                 # A task that is cancelled before its first step never comes to report its end.
                 del self._flights[key]
                 self._abandon(flight)
-                self.inbox.post(self._cut(flight, "cancelled"))
+                self.inbox.post(self._cuts.made(flight, "cancelled"))
                 continue
             work = flight.work
             if isinstance(work, executions.Execution):
@@ -292,7 +293,7 @@ class LocalEffects:
 
     def _report_cut(self, flight: Flight, status: str) -> None:
         try:
-            event = self._cut(flight, status)
+            event = self._cuts.made(flight, status)
         except Exception as exc:  # its content could not be stored
             self.inbox.fail(exc)
         else:
@@ -301,34 +302,6 @@ class LocalEffects:
     def _above(self, flight: Flight) -> Cut | None:
         """The wall of a run above, if that is what ends an effect."""
         return None
-
-    def _cut(self, flight: Flight, status: str) -> e.AnyEvent:
-        """The end of an effect that did not end by itself: ``cancelled`` or ``timed_out``."""
-        work, timed_out = flight.work, status == "timed_out"
-        if isinstance(work, executions.Execution):
-            return self._overdue(work, flight) if timed_out else work.cut()
-        if isinstance(work, calls.Attempt):
-            if not timed_out:
-                return work.failed("aborted", "cancelled")
-            by = self._deadlines.of_attempt(flight.decided, flight.deadline, self._above(flight))
-            call = work.effect.decision
-            text = f"call {call.call} to {call.client} got no answer in time ({by.text})"
-            self._note(Note("warn", text, because=by.because))
-            return work.failed("timeout", f"no answer in time ({by})")
-        effect = flight.effect
-        if isinstance(effect, Approval):
-            return approvals.answer_event(effect.request, "refused", self._clock())
-        name = effect.decision.name if isinstance(effect, ResolverRun) else ""
-        if timed_out:
-            self._note(Note("warn", f"resolver `{name}` did not answer in time"))
-        return e.Resolved(self._clock(), name, "timed_out" if timed_out else "failed")
-
-    def _overdue(self, work: executions.Execution, flight: Flight) -> e.ToolEnded:
-        name = work.context.name
-        by = self._deadlines.of_tool(name, flight.decided, flight.deadline, self._above(flight))
-        if by is not None:
-            self._note(Note("warn", f"tool `{name}` took too long ({by.text})", because=by.because))
-        return work.timed_out(by)
 
     def _attempt(self, effect: ModelCall) -> calls.Attempt:
         listener = self._listener

@@ -106,7 +106,7 @@ class Runtime:
             RunError: no journal, no tree of a host there, or another policy, agents or clients than it began with.
             LeaseError: another process drives it.
         """
-        tree, closing = self._driver.replant(id)
+        tree, closing = self._driver.planting.replant(id)
         root = Node(id, "", id)
         self._trees[id] = tree
         for name in closing:
@@ -127,7 +127,7 @@ class Runtime:
         """
         _check(budget)
         root = id or uuid.uuid4().hex
-        self._trees[root] = self._driver.plant(root, thread, budget)
+        self._trees[root] = self._driver.planting.plant(root, thread, budget)
         return Node(root, "", root)
 
     def spawn(self, agent: str, parent: Node, budget: Mapping[str, int] | None = None) -> Node:
@@ -148,7 +148,7 @@ class Runtime:
         if above.effects is not None:
             answer = tree.delegating.wished(above, agent, wish)
         else:
-            at, id = self._driver.now(), tree.ledger.next_id(above.id)
+            at, id = self._driver.planting.now(), tree.ledger.next_id(above.id)
             answer = tree.ledger.may_spawn(above.id, at) or tree.spawn(above, id, agent, at, budget)
         if not isinstance(answer, Seat):
             answer = answer or Refusal(_state_hit("stopping", above), "default: stopping")
@@ -216,7 +216,7 @@ class Runtime:
         if tree is None or seat is None:
             return
         if not tree.ledger.nodes[seat.id].closing and tree.broken is None:
-            tree.hosting.acted(Closed(seat.id, self._driver.now()))
+            tree.hosting.acted(Closed(seat.id, self._driver.planting.now()))
         await self._shut(tree, seat)
 
     # Looking.
@@ -234,7 +234,7 @@ class Runtime:
     async def _shut(self, tree: Tree, seat: Seat) -> None:
         await self._close(tree, seat)
         if seat is tree.root and self._trees.pop(seat.id, None) is not None:
-            self._driver.uproot(tree, total(each.spent for each in tree.seats.values()))
+            self._driver.planting.uproot(tree, total(each.spent for each in tree.seats.values()))
 
     async def _close(self, tree: Tree, seat: Seat) -> None:
         tree.ledger.closing(seat.id)
@@ -246,7 +246,7 @@ class Runtime:
             each.kept = False
             if each.parent is not None:
                 each.parent.below.pop(each.id, None)
-        tree.ledger.close(seat.id, self._driver.now())
+        tree.ledger.close(seat.id, self._driver.planting.now())
 
     def _tree(self, node: Node) -> Tree:
         tree = self._trees.get(node.root)

@@ -472,7 +472,7 @@ SCRIPT = """
         books = {id: [[p.ceiling.limit, p.maximum, p.used, p.held, p.taken] for p in node.pools]
                  for id, node in sorted(ledger.nodes.items()) if node.state != "closed"}
         left = {"text": result.text, "said": said, "books": books, "nodes": [v.node.id for v in runtime.list()]}
-        driver.uproot(runtime._trees["r"], result.used)
+        driver.planting.uproot(runtime._trees["r"], result.used)
         return left
 
 
