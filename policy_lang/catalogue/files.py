@@ -173,7 +173,9 @@ P410 setting that does not fit
     Fix: unsafe: it writes the key that may be meant. An editor offers it; `policy fix` changes policies only.
 
 P900 unused suppression
-    A `# policy: allow` that silences nothing may hide a finding to come. Remove it.
+    A `# policy: allow` that silences nothing may hide a finding to come. Remove it. This is told only where the
+    rule could have found something: not in a file with errors, and not of rules that need settings, or a search
+    through all states, which are not there.
 
     Bad:
 
