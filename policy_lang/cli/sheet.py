@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.searching import seconds
 from policy_lang.cli.terminal import in_colour
-from policy_lang.cli.verify import seconds
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.searching import Progress, add_search_options
 from policy_lang.cli.terminal import in_colour
 from policy_lang.walking import policy_files
 
@@ -52,13 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="only claims whose name contains this, in capitals or not; `*` and `?` stand for other signs",
     )
-    parser.add_argument("--timeout", type=seconds, metavar="S", default=60.0, help="seconds a policy (default: 60)")
-    parser.add_argument(
-        "--max-states", type=_count, metavar="N", default=300_000, help="states visited in one search (default: 300000)"
-    )
-    parser.add_argument(
-        "--max-open", type=_few, metavar="N", default=2, help="tools that a round is tried with (default: 2)"
-    )
+    add_search_options(parser)
     parser.add_argument("--write-test", action="store_true", help="append a test to the file for each refutation, once")
     parser.add_argument(
         "--fail-level",
@@ -68,31 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     add_policy_options(parser)
-
-
-def seconds(text: str) -> float:
-    """A number of seconds on a command line."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= 86_400:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of seconds, above 0 and at most a day")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= 100_000_000:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number from 1 to 100000000")
-    return number
-
-
-def _few(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= 8:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of tools from 1 to 8")
-    return number
 
 
 def run(args: argparse.Namespace) -> int:
@@ -171,7 +141,7 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
         return done
     testing = Testing(path, compile(policy), root=args.root, params=dict(args.set))
     for agent in ("", *agents_of(policy)):
-        told = _Progress(path)
+        told = Progress(path)
         subject = policy.of_agent(agent) if agent else policy
         budget = Budget(args.max_states, max(0.0, until - time.monotonic()), args.max_open)
         prover = Prover(subject, budget, agent=agent, lines=lines_of(policy, agent), progress=told)
@@ -223,31 +193,3 @@ def _write(path: str, testing: Testing, tests: list[Written], *, quiet: bool) ->
             if test.text:
                 done = "was added" if test.title in written else "is there already"
                 print(clean(f'{path}: the test "{test.title}" {done}'))
-
-
-_OFTEN = 0.1
-"""Seconds between two words about progress."""
-
-
-class _Progress:
-    """How far a search has come, on a terminal only."""
-
-    def __init__(self, path: str) -> None:
-        from policy_lang.renderers.snippet import clean
-
-        self.path, self.clean = path, clean
-        self.shown = sys.stderr is not None and sys.stderr.isatty()
-        self.written = 0
-        self.next = 0.0
-
-    def __call__(self, what: str, states: int, depth: int) -> None:
-        if self.shown and time.monotonic() >= self.next:
-            self.next = time.monotonic() + _OFTEN
-            text = self.clean(f"{self.path}: {what}: {states:,} states, depth {depth}")[:100]
-            print(f"\r{text:<{self.written}}", end="", file=sys.stderr, flush=True)
-            self.written = len(text)
-
-    def over(self) -> None:
-        """Leave the line empty."""
-        if self.written:
-            print(f"\r{'':<{self.written}}\r", end="", file=sys.stderr, flush=True)
