@@ -22,7 +22,13 @@ settings.register_profile("slow", max_examples=2_000, deadline=None, suppress_he
 settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 
 
-SLOW = ("test_explore_grid.py", "test_journal_kills.py", "test_journal_kills_people.py", "test_pre_commit.py")
+SLOW = (
+    "test_explore_grid.py",
+    "test_journal_kills.py",
+    "test_journal_kills_host.py",
+    "test_journal_kills_people.py",
+    "test_pre_commit.py",
+)
 """What takes minutes: every state of a grid of policies, a death at every write, a real installation of the hooks."""
 
 
