@@ -7,6 +7,7 @@ falls into smaller parts, and so on. What is left after that can go on for ever,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
@@ -22,6 +23,12 @@ _LOOKED_AT = 32
 """Edges from which a way back is looked for: one circle is as good as the next, and there may be many."""
 
 
+def spent_by(rule: Rule) -> frozenset[str]:
+    """The fuels that a rule spends something of, unless they are empty."""
+    spends = (u for u in rule.updates if isinstance(u, Spend) and isinstance(u.by, Lit) and u.by.value > 0)
+    return frozenset(update.var for update in spends)
+
+
 class Move(NamedTuple):
     """A rule with the fuels that it spends of, where something is left of them, and those that it may give back."""
 
@@ -32,22 +39,25 @@ class Move(NamedTuple):
     @classmethod
     def of(cls, rule: Rule, left: Set[str]) -> Move:
         """``left``: the fuels of which there is something."""
-        spends = {u.var for u in rule.updates if isinstance(u, Spend) and isinstance(u.by, Lit) and u.by.value > 0}
         grants = {u.var for u in rule.updates if isinstance(u, Grant | Refill)}
-        return cls(rule, frozenset(spends & left), frozenset(grants))
+        return cls(rule, spent_by(rule) & left, frozenset(grants))
 
     @property
     def admits(self) -> bool:
         return self.rule.effect.kind in ADMISSIONS
 
 
-def endless(size: int, edges: Sequence[Edge], moves: Sequence[Move]) -> tuple[Rule, ...]:
+def endless(
+    size: int, edges: Sequence[Edge], moves: Sequence[Move], until: float = float("inf")
+) -> tuple[Rule, ...] | None:
     """The rules of a shortest circle that may be gone round for ever and admits something; empty where every run ends.
 
-    Edges are labelled with the number of their move.
+    Edges are labelled with the number of their move. ``None``: the time was over before (``time.perf_counter``).
     """
     work = [list(edges)]
     while work:
+        if time.perf_counter() > until:
+            return None
         part = work.pop()
         for inside in _parts(size, part):
             if not any(moves[edge.label].admits for edge in inside):

@@ -19,10 +19,13 @@ from engine.core.machine.machine import Grant, Machine, Phase, Refill, Rule, Sor
 from engine.core.policy import Policy
 from engine.verify.atomic import is_atomic
 from engine.verify.cycles import Edge
-from engine.verify.endless import Move, endless
+from engine.verify.endless import Move, endless, spent_by
 from engine.verify.many import ROUND, Numbers, State
 from engine.verify.small_numbers import MANY, with_small_numbers
 from engine.verify.successors import names_of, successors
+
+_CHUNK = 256
+"""States between two looks at the budget."""
 
 _EDGES = 1_500_000
 """Transitions among which a run without an end is looked for; more would not fit into memory well."""
@@ -77,7 +80,7 @@ def saturate(
         transitions=(transitions := sum(search.fired)),
         suspected=tuple(suspected),
         never=() if cut else search.never(),
-        circle=None if cut or transitions > _EDGES else search.circle(),
+        circle=None if cut or transitions > _EDGES else search.circle(started + max_seconds),
         cut=cut or drifted,
         seconds=time.perf_counter() - started,
     )
@@ -125,6 +128,25 @@ class _Sink:
         self._take(origin[0], state, origin[1])
 
 
+class _Moves:
+    """What the rules of branches do to fuels, told apart by which of those that they spend of are empty."""
+
+    def __init__(self, rules: list[Rule], place: dict[str, int]) -> None:
+        self._rules, self._place = rules, place
+        self._spent = [tuple(place[name] for name in sorted(spent_by(rule))) for rule in rules]
+        self._number: dict[tuple[int, tuple[bool, ...]], int] = {}
+        self.known: list[Move] = []
+
+    def number(self, label: int, state: State) -> int:
+        """Of the move that this branch makes in this state."""
+        key = (label, tuple(state[at] > 0 for at in self._spent[label]))
+        if key not in self._number:
+            left = {name for name in spent_by(self._rules[label]) if state[self._place[name]]}
+            self._number[key] = len(self.known)
+            self.known.append(Move.of(self._rules[label], left))
+        return self._number[key]
+
+
 class Search:
     """One search. ``seen`` are the states; ``machine`` and ``laws`` must be those of a policy with small numbers."""
 
@@ -148,8 +170,8 @@ class Search:
         sink, level = _Sink(self._take), list(self.seen)
         while level:
             self._following = []
-            for first in range(0, len(level), 256):
-                self._expand(level[first : first + 256], sink, self.fired)
+            for first in range(0, len(level), _CHUNK):
+                self._expand(level[first : first + _CHUNK], sink, self.fired)
                 if len(self.seen) > max_states:
                     return f"stopped after {max_states} states"
                 if time.perf_counter() > until:
@@ -162,28 +184,31 @@ class Search:
         fired = {branch.rule.id for branch, count in zip(self.next.branches, self.fired, strict=True) if count}
         return tuple(rule.id for rules in self.machine.rules.values() for rule in rules if rule.id not in fired)
 
-    def circle(self) -> tuple[Rule, ...]:
-        """What a run may do over and over; only after a complete search.
+    def circle(self, until: float) -> tuple[Rule, ...] | None:
+        """What a run may do over and over; only after a complete search. ``None`` where there was no time for it.
 
         Left out are a host that repeats an attempt in flight by itself, as often as it likes, and a provider's pauses,
         of which each call has a fixed number.
         """
         place = {state: number for number, state in enumerate(self.seen)}
-        moves: dict[Move, int] = {}
+        moves = _Moves([branch.rule for branch in self.next.branches], self._place)
         edges: dict[Edge, None] = {}
-        rules = [branch.rule for branch in self.next.branches]
 
         def take(s: State, n: State, label: int) -> None:
             event = self.next.branches[label].event
             if event == "paused" or (event == "attempt" and s[0] == Phase.CALLING):
                 return
-            left = {name for name, at in self._place.items() if s[at]}
-            move = moves.setdefault(Move.of(rules[label], left), len(moves))
+            move = moves.number(label, s)
             for after in self.numbers.meant(s, n, self.refilled[label]):
-                edges.setdefault(Edge(place[s], place[after], move))
+                if after != s:
+                    edges.setdefault(Edge(place[s], place[after], move))
 
-        self._expand(self.seen, _Sink(take), [0] * len(self.fired))
-        return endless(len(place), tuple(edges), tuple(moves))
+        sink, fired, states = _Sink(take), [0] * len(self.fired), list(self.seen)
+        for first in range(0, len(states), _CHUNK):
+            self._expand(states[first : first + _CHUNK], sink, fired)
+            if time.perf_counter() > until:
+                return None
+        return endless(len(place), tuple(edges), moves.known, until)
 
     def _expand(self, states: Iterable[State], sink: _Sink, fired: list[int]) -> None:
         functions, held = self.next.functions, bytearray(len(self.laws.checks))

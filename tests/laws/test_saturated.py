@@ -65,7 +65,7 @@ def of(fault: Fault) -> Saturation:
     return saturate(fault.policy, made=lambda policy: fault.mutate(build(policy)))
 
 
-@pytest.mark.parametrize("fault", (*FAULTS, *ERROR_FAULTS), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*FAULTS, *ERROR_FAULTS], ids=lambda fault: fault.name)
 def test_a_fault_is_suspected_and_nothing_is_without_it(fault: Fault) -> None:
     right, wrong = saturate(fault.policy), of(fault)
     if fault.name in OUTSIDE:
@@ -92,14 +92,14 @@ RETRIES = (FailureRule(reasons=("*",), then=(Retry(times=2), Fallback(clients=("
 
 @pytest.mark.parametrize(
     "policy",
-    (
+    [
         p(limit("llm_calls", 60)),
         p(limit("llm_calls", 1, Finalize())),
         p(limit("llm_calls", 1000), failures=RETRIES),
         p(limit("llm_attempts", 9, Extend(by=4), Finalize())),
         p(limit("llm_attempts", 9, Ask(up_to=4, times=3), Finalize()), failures=RETRIES),
         p(limit("llm_calls", 5), limit("tool_iterations", 5, Extend(by=2))),
-    ),
+    ],
     ids=str,
 )
 def test_whatever_its_limits_a_run_ends(policy: Policy) -> None:
@@ -108,11 +108,11 @@ def test_whatever_its_limits_a_run_ends(policy: Policy) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "round_and_round"),
-    (
+    [
         (p(), {"handoff", "call.admit"}),
         (p(limit("tool_iterations", 5, Finalize())), {"handoff", "call.admit"}),
         (p(limit("tool_calls", 5)), {"handoff", "call.admit"}),
-    ),
+    ],
 )
 def test_a_run_that_nothing_bounds_goes_on_for_ever(policy: Policy, round_and_round: set[str]) -> None:
     circle = saturate(policy).circle
