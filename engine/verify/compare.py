@@ -88,6 +88,8 @@ class _Comparing:
         self.until = time.perf_counter() + budget.seconds
         self.shown: dict[tuple[str, str, str], Shown] = {}
         self.unplayed: dict[str, Direction] = {}
+        self.odd = False
+        """Are the runs that are found now such as most are not? Then one is shown only where there is no other."""
 
     def compare(self, agent: str) -> Compared:
         began = time.perf_counter()
@@ -96,6 +98,7 @@ class _Comparing:
         if needs_past(self.policies):
             self._add(drilled(self.compiled, self.budget.open))
         found = [short]
+        self.odd = True
         if not self._settled():
             found.append(self._search("all runs", plain=False))
             self._confirm(found[-1].partings)
@@ -142,7 +145,7 @@ class _Comparing:
         for run in runs:
             kind = event_word(run.event), str(run.old), str(run.new)
             known = self.shown.get(kind)
-            if known is None or len(run.first) < len(known.run.first):
+            if known is None or (not self.odd and len(run.first) < len(known.run.first)):
                 self.shown[kind] = Shown(direction(run.old, run.new), run)
 
     def _ways(self) -> set[Direction]:

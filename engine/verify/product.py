@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from engine.core.machine.machine import Machine, Phase
+from engine.core.machine.machine import FieldDef, Machine, Phase
 from engine.core.policy import Policy
 from engine.verify.choices import Open
 from engine.verify.explore import uncollected
@@ -81,7 +81,7 @@ def joined(
         return search.run(max_states, max_seconds, progress)
 
 
-_ODD = ("handoff", "spawn", "tick", "hosted")
+_ODD = ("handoff", "spawn", "tick", "hosted", "unstarted")
 """What runs may do without, when only the shortest one is wanted."""
 
 _UNKNOWN_USE = {"unmetered": ("tokens", "input_tokens", "output_tokens", "cost"), "unpriced": ("cost",)}
@@ -95,9 +95,20 @@ def _without(machine: Machine, plain: bool, policies: Sequence[Policy]) -> Machi
         if not all(limited):
             left_out.add(event)
     events = {name: kind for name, kind in machine.events.items() if name not in left_out}
-    if "unstarted" in events and plain:
-        del events["unstarted"]
+    if plain:
+        unheard_of = any(x.resource == "unknown_tools" for p in policies for x in p.limits)
+        odd = _ODD_FIELDS if unheard_of else _ODD_FIELDS | {"unknown"}
+        pinned = {name: tuple(_pinned(f) if f.name in odd else f for f in kind.fields) for name, kind in events.items()}
+        events = {name: replace(kind, fields=pinned[name]) for name, kind in events.items()}
     return replace(machine, events=events)
+
+
+def _pinned(field: FieldDef) -> FieldDef:
+    return replace(field, values=(0,))
+
+
+_ODD_FIELDS = frozenset(("invalid", "delivered", "cut", "unasked"))
+"""What seldom happens, and changes little about how far a run goes."""
 
 
 class _Product:

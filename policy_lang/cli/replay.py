@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
+from policy_lang.cli.replay_words import Unusable, chosen, difference_json, printable, then_and_now
 
 if TYPE_CHECKING:
     from engine.store.compare import Difference
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         reports = _replayed(args)
-    except (JournalError, UnreadablePolicyError, _Unusable) as error:
+    except (JournalError, UnreadablePolicyError, Unusable) as error:
         print(f"policy replay: {error}", file=sys.stderr)
         return USAGE
     except PolicyError as error:
@@ -53,10 +54,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(_text(report, args.policy is not None) for report in reports))
     return FINDINGS if any(report.difference for report in reports) else CLEAN
-
-
-class _Unusable(Exception):
-    """The arguments name nothing that can be replayed. The message says what can be done."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,14 @@ def _replayed(args: argparse.Namespace) -> list[_Report]:
 
     if args.policy is None and (args.set or args.root is not None):
         option = "--set" if args.set else "--root"
-        raise _Unusable(f"{option} is for the policy that --policy names; a run's own policy is replayed as it was")
+        raise Unusable(f"{option} is for the policy that --policy names; a run's own policy is replayed as it was")
     other = load(args.policy, root=args.root, **dict(args.set)) if args.policy is not None else None
     store = SqliteStore(args.journal, read_only=True)
     reports: list[_Report] = []
     try:
         records = store.runs()
         policies = Policies(records, other)
-        for run in _chosen([record.run for record in records], args.wanted, args.journal):
+        for run in chosen([record.run for record in records], args.wanted, args.journal):
             record, steps = (loaded := store.load(run)).record, loaded.steps
             difference = first_difference(policies.of(record), steps)
             started = steps[0].event.at if steps else 0
@@ -93,21 +90,6 @@ def _replayed(args: argparse.Namespace) -> list[_Report]:
     finally:
         store.close()
     return reports
-
-
-def _chosen(runs: list[str], wanted: str | None, journal: str) -> list[str]:
-    if not runs:
-        raise _Unusable(f"{journal}: no run was ever written to it")
-    if wanted is None or wanted in runs:
-        return runs if wanted is None else [wanted]
-    found = [run for run in runs if run.startswith(wanted)]
-    if len(found) == 1:
-        return found
-    if found:
-        raise _Unusable(
-            f"{journal}: the ids of {len(found)} runs begin with {wanted!r}, such as {' and '.join(found[:2])}"
-        )
-    raise _Unusable(f"{journal}: it has no run {wanted!r}; its last ones are {', '.join(runs[-3:])}")
 
 
 def _text(report: _Report, other: bool) -> str:
@@ -119,17 +101,12 @@ def _text(report: _Report, other: bool) -> str:
 
 
 def _difference_text(report: _Report, difference: Difference, ending: str, other: bool) -> str:
-    from policy_lang.why.happened import changes, decision_words, event_words, rules, seconds
+    from policy_lang.why.happened import changes
 
-    event, then, now = difference.step.event, difference.step.decision, difference.now
-    words = [decision_words(then, event.at), decision_words(now, event.at)]
-    width = max(map(len, words)) + 2
-    then_rule, now_rule = rules(then, now)
+    then, now = difference.step.decision, difference.now
     lines = [
         f"run {report.run}: the decision on event {difference.number + 1} of {report.events} is another one{ending}",
-        f"  event  {event_words(event)}, {seconds(event.at - report.started)} after the start",
-        f"  then   {words[0]:<{width}}[{then_rule or 'no rule'}]",
-        f"  now    {words[1]:<{width}}[{now_rule or 'no rule'}]",
+        *then_and_now(difference, report.started),
     ]
     if then.__class__ is now.__class__:
         found = changes(then, now)
@@ -137,7 +114,7 @@ def _difference_text(report: _Report, difference: Difference, ending: str, other
         if len(found) > _SHOWN_CHANGES:
             lines.append(f"         and {len(found) - _SHOWN_CHANGES} more")
     lines += _explanation(report.events - difference.number - 1, other)
-    return "\n".join(map(_printable, lines))
+    return "\n".join(map(printable, lines))
 
 
 def _explanation(later: int, other: bool) -> list[str]:
@@ -151,11 +128,6 @@ def _explanation(later: int, other: bool) -> list[str]:
     return []
 
 
-def _printable(line: str) -> str:
-    """A line without control characters: names come from models, and terminals obey what they are sent."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-
-
 def _json(args: argparse.Namespace, reports: list[_Report]) -> str:
     import json
 
@@ -165,28 +137,8 @@ def _json(args: argparse.Namespace, reports: list[_Report]) -> str:
             "status": report.status,
             "events": report.events,
             "same": report.difference is None,
-            "difference": None if report.difference is None else _difference_json(report.difference),
+            "difference": None if report.difference is None else difference_json(report.difference),
         }
         for report in reports
     ]
     return json.dumps({"journal": args.journal, "policy": args.policy, "runs": runs}, indent=2)
-
-
-def _difference_json(difference: Difference) -> dict[str, Any]:
-    from msgspec import to_builtins
-
-    from policy_lang.why.happened import decision_words, event_words, rules
-
-    event, then, now = difference.step.event, difference.step.decision, difference.now
-    then_rule, now_rule = rules(then, now)
-    return {
-        "number": difference.number + 1,
-        "event": to_builtins(event),
-        "event_words": event_words(event),
-        "then": to_builtins(then),
-        "then_words": decision_words(then, event.at),
-        "then_rule": then_rule,
-        "now": to_builtins(now),
-        "now_words": decision_words(now, event.at),
-        "now_rule": now_rule,
-    }

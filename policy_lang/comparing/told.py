@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from engine.core.events import ToolRequested
 from engine.core.step import Compiled, compile
 from engine.verify.both import Parted
 from engine.verify.compare import Compared, Shown, event_word
@@ -94,7 +95,7 @@ def _kind(shown: Shown) -> str:
 
 
 def _events(run: Parted) -> str:
-    many = sum(not played.supplied for played in run.first)
+    many = sum(not isinstance(played.event, ToolRequested) for played in run.first)
     return f"{many:,} event" if many == 1 else f"{many:,} events"
 
 
@@ -106,11 +107,11 @@ def _run(made: Difference, agent: str, run: Parted, paint: Paint) -> list[str]:
 
 def _ends(run: Parted) -> list[str]:
     told = []
-    for word, played in (("old", run.first), ("new", run.second)):
+    for word, played in (("old:", run.first), ("new:", run.second)):
         last = Record(*played[-1])
         words = decision_words(last.decision, last.event.at, tools_of([last]))
         told.append((word, words, f"[{last.decision.because}]"))
-    return [f"      {line}" for line in aligned([("", "", ""), *told])[1:]]
+    return [f"      {line}" for line in aligned([("whose", "decision", "rule"), *told])[1:]]
 
 
 def _compiled(made: Difference, side: int, agent: str) -> Compiled:
