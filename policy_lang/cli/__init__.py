@@ -34,6 +34,7 @@ COMMANDS = {
     "runs": "list, show, resume and cancel the runs of a journal",
     "approvals": "list and answer what suspended runs ask of people",
     "replay": "compare recorded runs with what a policy decides today",
+    "backtest": "say which recorded runs would have gone otherwise under another policy, and what that saves",
 }
 """Subcommand (and the module of its name), to the line that describes it."""
 
