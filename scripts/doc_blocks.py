@@ -20,6 +20,8 @@ from policy_lang import lint, lint_settings, settings
 from policy_lang.diagnostics import NOTE
 from policy_lang.formatting import formatted
 from policy_lang.renderers import concise
+from policy_lang.testing.loading import load
+from policy_lang.testing.outcome import run
 
 BLOCK = re.compile(
     r"^(?:<!-- (file|faulty|not run): ([^\n]+?) -->\n+)?```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
@@ -67,11 +69,23 @@ def _put(folder: Path, files: dict[str, str]) -> None:
 
 def _judged(path: Path, text: str, faulty: bool) -> str:
     found = [finding for finding in lint(path) if finding.severity != NOTE]
+    failed = [] if found else _failed_tests(path)
     if faulty:
-        return "" if found else "nothing is wrong with it, although the page says so"
+        return "" if found or failed else "nothing is wrong with it, although the page says so"
     if found:
         return concise.render(found).strip()
+    if failed:
+        return f"the test `{failed[0]}` fails"
     return "" if formatted(text) == text else "`policy fmt` would change it"
+
+
+def _failed_tests(path: Path) -> list[str]:
+    """The tests of a sound policy that do not pass."""
+    suite = load(str(path))
+    if not suite.cases:
+        return []
+    compiled = suite.compiled()
+    return [case.name for case in suite.cases if run(compiled, case).failure]
 
 
 # ---- Python

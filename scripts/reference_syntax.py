@@ -324,7 +324,7 @@ prices {
   tool_iterations  5  then finalize
 }
 
-test "the call after the last round is the final one" {
+test "without a call left there is no final answer" {
   given   llm_calls 5, tool_iterations 4
   when    model asks "search"
   when    tool "search" ok

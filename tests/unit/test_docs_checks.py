@@ -13,6 +13,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "page.md"
 
+FAILING = """}
+
+test "five" {
+  given   llm_calls 5
+  when    call
+  expect  final because llm_calls
+}
+"""
+"""What stands behind a policy of five calls."""
+
 SOUND = """\
 <!-- file: a.policy -->
 ```policy
@@ -97,6 +107,7 @@ def test_other_programs_are_not_run(sessions: ModuleType) -> None:
         ('```policy\npolicy "a" lang 1\n\nlimits {\n  tokens  5  then finalize\n}\n```\n', "error[P330]"),
         ('```policy\npolicy "a" lang 1\n\nlimits {\n  tool_iterations  5\n}\n\ntool "x"  ask\n```\n', "warning[P334]"),
         ('```policy\npolicy "a" lang 1\n\nlimits {\n  llm_calls 5\n}\n```\n', "`policy fmt` would change it"),
+        (SOUND.replace("}\n", FAILING), "the test `five` fails"),
         ("<!-- faulty: b.policy -->\n" + SOUND.split("\n", 1)[1], "nothing is wrong with it"),
         ("```python\nfrom engine import Drivr\n```\n", "`engine` has no `Drivr`"),
         ("```python\nfrom engine.drivers import Driver\n```\n", "there is no module `engine.drivers`"),
