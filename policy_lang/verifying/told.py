@@ -18,7 +18,14 @@ from policy_lang.verifying.folded import table
 from policy_lang.verifying.written import Written
 
 _WIDTH, _INDENT = 104, 16
-_PROVED, _REFUTED, _UNKNOWN = "proved at these limits", "REFUTED", "unknown"
+_REFUTED, _UNKNOWN = "REFUTED", "unknown"
+_FOR = {"these": "proved at these limits", "all": "proved for all limits"}
+_COUNTED = (
+    ("refuted", ("these", "all"), "refuted"),
+    ("unknown", ("these", "all"), "unknown"),
+    *(("proved", (limits,), words) for limits, words in _FOR.items()),
+)
+"""Result and what it is about, in the order and the words of the summary."""
 _COLOURS = {"proved": "good", "refuted": "bad", "unknown": "strong"}
 
 
@@ -26,10 +33,11 @@ def report(path: str, proof: Proof, compiled: Compiled, tests: dict[str, Written
     """All there is to say about one policy, or one agent of it. ``tests`` by the names of verdicts."""
     whose = f', as agent "{proof.agent}"' if proof.agent else ""
     out = [paint(clean(f"{path}{whose}"), "strong")]
-    out += _laws([v for v in proof.verdicts if v.kind == "law"], paint)
-    for verdict in proof.verdicts:
+    out += _laws([v for v in proof.settled() if v.kind == "law"], paint)
+    for verdict in proof.settled():
         if verdict.kind == "end" or (verdict.kind == "law" and verdict.result == "refuted") or verdict.kind == "claim":
             out += _one(path, verdict, compiled, tests.get(verdict.name), paint)
+    out += _everywhere(proof, paint)
     for dead in proof.dead:
         out += _wrapped(
             "never", f"{dead.what}{'; ' + dead.why if dead.why else ''}  [{dead.origin}]", paint, "secondary"
@@ -43,26 +51,42 @@ def report(path: str, proof: Proof, compiled: Compiled, tests: dict[str, Written
 def _laws(laws: Sequence[Verdict], paint: Paint) -> list[str]:
     out: list[str] = []
     proved = [law for law in laws if law.result == "proved"]
+    for limits, words in _FOR.items():
+        if names := " ".join(law.name for law in proved if law.limits == limits):
+            out += _wrapped("laws", f"{paint(words, 'good')}: {names}", paint)
     if proved:
-        names = " ".join(law.name for law in proved)
-        out += _wrapped("laws", f"{paint(_PROVED, 'good')}: {names}", paint)
         vacuous = [law.name for law in proved if law.vacuous]
         if vacuous:
             out += _wrapped("", f"nothing that {' '.join(vacuous)} speak of ever happens", paint)
     unknown = [law for law in laws if law.result == "unknown"]
     if unknown and all(law.why == unknown[0].why for law in unknown):
         names = " ".join(law.name for law in unknown)
-        out += _wrapped("laws", f"{paint(_UNKNOWN, 'strong')}: {names}: {unknown[0].why}", paint)
+        out += _wrapped("laws", f"{paint(_UNKNOWN, 'strong')}: {names}: {_why(unknown[0])}", paint)
     else:
         for law in unknown:
-            out += _wrapped(law.name, f"{paint(_UNKNOWN, 'strong')}: {law.says}: {law.why}", paint)
+            out += _wrapped(law.name, f"{paint(_UNKNOWN, 'strong')}: {law.says}: {_why(law)}", paint)
+    return out
+
+
+def _everywhere(proof: Proof, paint: Paint) -> list[str]:
+    """What holds whatever the limits are, as far as it was not said already; a law broken elsewhere with its run."""
+    settled, out = proof.settled(), []
+    proved = [v for v in proof.everywhere if v.result == "proved" and v not in settled]
+    if proved:
+        names = " ".join("and every run ends" if v.kind == "end" else v.name for v in proved)
+        out += _wrapped("all limits", f"{paint(_FOR['all'], 'good')}: {names}", paint)
+    others = [v for v in proof.everywhere if v.result != "proved"]
+    for v in others[:1] if len({v.why for v in others}) == 1 else others:
+        word = paint({"refuted": _REFUTED, "unknown": _UNKNOWN}[v.result], _COLOURS[v.result])
+        out += _wrapped("all limits", f"{word}: {v.says}: {v.why}", paint)
+        out += [f"    {line}" for line in condense([step.says for step in v.trace])]
     return out
 
 
 def _one(path: str, v: Verdict, compiled: Compiled, test: Written | None, paint: Paint) -> list[str]:
     name = {"end": "the end", "law": v.name, "claim": f'"{v.name}"'}[v.kind]
-    word = {"proved": _PROVED, "refuted": _REFUTED, "unknown": _UNKNOWN}[v.result]
-    why = f": {v.why}" if v.why else ""
+    word = {"proved": _FOR[v.limits], "refuted": _REFUTED, "unknown": _UNKNOWN}[v.result]
+    why = f": {_why(v)}" if v.why else ""
     vacuous = f" (vacuous: {v.vacuous})" if v.vacuous else ""
     where = f"  [{v.origin}]" if v.origin and v.result != "proved" else ""
     out = _wrapped(name, f"{paint(word, _COLOURS[v.result])}: {v.says}{why}{vacuous}{where}", paint)
@@ -76,6 +100,13 @@ def _one(path: str, v: Verdict, compiled: Compiled, test: Written | None, paint:
     elif test is not None:
         out += [f"      no test of it: {test.why_not}", ""]
     return out
+
+
+def _why(verdict: Verdict) -> str:
+    """Why it is not known, with the way out where an option is one."""
+    if verdict.why.startswith("stopped after "):
+        return f"{verdict.why}; `--max-states` allows more"
+    return f"{verdict.why}; `--timeout` allows more" if verdict.why.endswith("time was over") else verdict.why
 
 
 def _wrapped(name: str, text: str, paint: Paint, role: str = "") -> list[str]:
@@ -101,10 +132,10 @@ def effort_words(effort: Effort) -> str:
 
 def summary(proofs: Sequence[Proof], files: int, wrong: int) -> str:
     """All verdicts in one line. ``wrong`` of the files have errors."""
-    verdicts = [v for proof in proofs for v in proof.verdicts]
+    verdicts = [v for proof in proofs for v in proof.settled()]
     parts = []
-    for result, words in (("refuted", "refuted"), ("unknown", "unknown"), ("proved", _PROVED)):
-        many = sum(v.result == result for v in verdicts)
+    for result, limits, words in _COUNTED:
+        many = sum(v.result == result and v.limits in limits for v in verdicts)
         if many:
             parts.append(f"{many} {words}")
     vacuous = sum(bool(v.vacuous) for v in verdicts if v.kind == "claim")
