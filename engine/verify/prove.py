@@ -92,6 +92,8 @@ class Prover:
         self.fired: dict[str, int] | None = None
         """How often each rule of the machine fired, if every state was visited."""
         self._longest: Longest | None = None
+        self.cut = False
+        """Whether states were left out when the laws were looked at."""
 
     def prove(self, claims: Sequence[Claim], *, laws: bool = True) -> Proof:
         """Verdicts about the laws, the end of every run, and these claims."""
@@ -112,6 +114,7 @@ class Prover:
         """Verdicts about all laws, from one search."""
         laws = laws_of(self.policy)
         found = self._explore("laws", around(self.compiled.machine, self.policy, FREE), laws)
+        self.cut = bool(found.cut)
         if not found.cut:
             self.fired = found.fired
         effort = _effort(found)

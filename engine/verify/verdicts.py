@@ -94,3 +94,10 @@ class Proof:
     assumptions: tuple[str, ...]
     dead: tuple[Dead, ...] = ()
     effort: Effort = Effort()
+    everywhere: tuple[Verdict, ...] = ()
+    """The same for all limits, where that was looked at."""
+
+    def settled(self) -> tuple[Verdict, ...]:
+        """The verdicts, where one that is not known at these limits is one for all limits if that is proved."""
+        proved = {(v.kind, v.name): v for v in self.everywhere if v.result == "proved"}
+        return tuple(proved.get((v.kind, v.name), v) if v.result == "unknown" else v for v in self.verdicts)

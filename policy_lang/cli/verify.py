@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 UNKNOWN = 3
 """Exit code: something is not known."""
+
+_LEAST = 5.0
+"""Seconds for all limits, where the search at the policy's own has used up its time."""
 
 LEVELS = ("refuted", "unknown", "vacuous")
 
@@ -54,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only claims whose name contains this, in capitals or not; `*` and `?` stand for other signs",
     )
     add_search_options(parser)
+    parser.add_argument(
+        "--all-limits",
+        action="store_true",
+        help="prove the laws for all limits of this policy's shape too (by itself where its own are too many states)",
+    )
     parser.add_argument("--write-test", action="store_true", help="append a test to the file for each refutation, once")
     parser.add_argument(
         "--fail-level",
@@ -86,12 +95,13 @@ def run(args: argparse.Namespace) -> int:
     if nothing:
         print(f"policy verify: no claim is called `{args.claim}`", file=sys.stderr)
         return USAGE
-    return _code(proofs, args.fail_level)
+    return _code(proofs, args.fail_level, asked=args.all_limits)
 
 
-def _code(proofs: list[Proof], level: str) -> int:
-    verdicts = [verdict for proof in proofs for verdict in proof.verdicts]
-    results = {verdict.result for verdict in verdicts}
+def _code(proofs: list[Proof], level: str, *, asked: bool) -> int:
+    """``asked``: what is not known for all limits counts too, for that was the question."""
+    verdicts = [verdict for proof in proofs for verdict in (*proof.settled(), *(proof.everywhere if asked else ()))]
+    results = {verdict.result for verdict in verdicts} | {v.result for p in proofs for v in p.everywhere} & {"refuted"}
     if "refuted" in results:
         return FINDINGS
     if level == "vacuous" and any(v.vacuous for v in verdicts if v.kind == "claim"):
@@ -128,6 +138,7 @@ def _file(path: str, args: argparse.Namespace) -> Verified:
 
 def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
     from engine.core.step import compile
+    from engine.verify.all_limits import for_all_limits
     from engine.verify.prove import Prover
     from engine.verify.verdicts import Budget
     from policy_lang.verifying.as_json import Verified
@@ -146,6 +157,9 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
         budget = Budget(args.max_states, max(0.0, until - time.monotonic()), args.max_open)
         prover = Prover(subject, budget, agent=agent, lines=lines_of(policy, agent), progress=told)
         proof = prover.prove(claims, laws=not args.claim)
+        if args.all_limits or (not args.claim and prover.cut):
+            budget = replace(budget, seconds=max(0.0, until - time.monotonic()) or _LEAST)
+            proof = replace(proof, everywhere=for_all_limits(subject, budget, progress=told))
         told.over()
         tests = {
             v.name: testing.of(v, agent, prover.compiled, _named(claims, v.name))

@@ -37,6 +37,7 @@ def _proof(proof: Proof, tests: dict[str, Written]) -> dict[str, Any]:
     return {
         "agent": proof.agent,
         "verdicts": [_verdict(verdict, tests.get(verdict.name)) for verdict in proof.verdicts],
+        "all_limits": [_verdict(verdict, None) for verdict in proof.everywhere],
         "assumptions": list(proof.assumptions),
         "never": [{"what": d.what, "origin": d.origin, "why": d.why} for d in proof.dead],
         "effort": _effort(proof.effort),

@@ -205,7 +205,7 @@ def test_params_bases_and_agents(tmp_path: Path) -> None:
 
 
 def test_what_takes_too_long_is_not_known(tmp_path: Path) -> None:
-    text = 'policy "large" lang 1\nlimits {\n  llm_calls     3k\n  llm_attempts  9k\n  tool_calls    900\n}\n'
+    text = 'policy "large" lang 1\nlimits {\n  llm_calls     3k\n  llm_attempts  9k\n  tool_calls    900  atomic\n}\n'
     (tmp_path / "large.policy").write_text(text, encoding="utf-8")
     began = time.monotonic()
     code, out, _ = verify(tmp_path, "--timeout", "1")
@@ -232,3 +232,41 @@ def test_every_example_keeps_what_it_promises(path: Path) -> None:
     assert (code, err) == (0, ""), out
     unknown = [line for line in out.splitlines() if " unknown: " in line]
     assert all(line.startswith("  the end ") for line in unknown), out
+
+
+LARGE = """policy "large" lang 1
+
+limits {
+  llm_calls        900000  then finalize
+  tool_iterations  800000  then extend 10 once then finalize
+}
+"""
+
+
+def test_limits_beyond_every_search_are_proved_for_all_limits(folder: Path) -> None:
+    (folder / "large.policy").write_text(LARGE, encoding="utf-8")
+    code, out, err = verify(folder, "large.policy", "--max-states", "2000")
+    assert (code, err) == (0, "")
+    assert "  laws          proved for all limits: L1 L2 L3 L4 L5 L6 L7 L8 L9 L14 F1 F2 F4\n" in out
+    assert "  the end       proved for all limits: every run ends\n" in out
+    assert out.endswith("1 file: 1 proved at these limits, 14 proved for all limits\n")
+
+
+def test_all_limits_can_be_asked_for(folder: Path) -> None:
+    code, out, _ = verify(folder, "six.policy", "--all-limits", "--fail-level", "refuted")
+    assert code == 1  # a claim is refuted, as without it
+    assert "  all limits    proved for all limits: L1 L2 L3 L4 L5 L6 L7 L8 L9 L14 F1 F2 F4 and every run ends\n" in out
+    told = json.loads(verify(folder, "six.policy", "--all-limits", "--json")[1])
+    everywhere = told["files"][0]["proofs"][0]["all_limits"]
+    assert {verdict["result"] for verdict in everywhere} == {"proved"}
+    assert everywhere[-1]["name"] == "end"
+
+
+def test_what_is_asked_for_and_not_known_for_all_limits_counts(folder: Path) -> None:
+    (folder / "atomic.policy").write_text(
+        'policy "atomic" lang 1\n\nlimits {\n  llm_calls   3\n  tool_calls  4  atomic\n}\n', encoding="utf-8"
+    )
+    assert verify(folder, "atomic.policy")[0] == 0
+    code, out, _ = verify(folder, "atomic.policy", "--all-limits")
+    assert code == 3
+    assert "unknown" in out
