@@ -94,9 +94,13 @@ class JointFields:
 
     def again(self, side: int, plan: Plan, known: Known) -> int:
         """What an amount leaves once its limit was extended."""
-        name = f"{plan.field} of {side} after its extension"
-        pairs = [(v, v) for v in (ENOUGH, RESERVE, NOTHING)]
-        return self._pick(self._define(name, pairs), side, known)
+        twins = [[p for p in c.plans if p.limit.id == plan.limit.id] for c in self.sides]
+        alike = all(twins) and bare(twins[0][0].limit) == bare(twins[1][0].limit)
+        states = (ENOUGH, RESERVE, NOTHING)
+        if all(twins):
+            pairs = [(a, b) for a in states for b in states if a == b or not alike]
+            return self._pick(self._define(f"more of {plan.limit.id}", pairs), side, known)
+        return self._pick(self._define(f"more of {plan.limit.id}", [(v, v) for v in states]), side, known)
 
     # ---- joint variables
 
@@ -138,6 +142,8 @@ class JointFields:
         free = [(a, b) for a in _states(first) for b in _states(second)]
         if first.limit.counting_approvals != second.limit.counting_approvals or self._priced_apart(first):
             return free
+        if bare(first.limit) == bare(second.limit):  # however far their ladders are, they are equally far
+            return [(_state(first, first.maximum),) * 2, *((v, v) for v in _states(first))]
         found: list[Pair] = []
         for most_a in _maxima(first):
             for most_b in _maxima(second):
@@ -145,8 +151,7 @@ class JointFields:
                 for used in sorted(u + d for u in marks for d in (-1, 0, 1)):
                     if used >= 0:
                         found.append((_state(first, most_a - used), _state(second, most_b - used)))
-        moves = first.step is not None or second.step is not None
-        return [*found, *free] if moves and bare(first.limit) != bare(second.limit) else found
+        return [*found, *free] if first.step is not None or second.step is not None else found
 
     def _priced_apart(self, plan: Plan) -> bool:
         if plan.resource != "cost":
@@ -275,7 +280,8 @@ class JointFields:
             left = self._both_left(walls[0][0], walls[1][0])
             pairs = [(int(a == RESERVE), int(b == RESERVE)) for a, b in left if NOTHING not in (a, b)]
             return self._pick(self._define("no time for tools", pairs), side, known)
-        return self._shared(f"no time for tools of {side}", side, known)
+        same = [bare(p.limit) for p in walls[0]] == [bare(p.limit) for p in walls[1]]
+        return self._shared("no time for tools" if same else f"no time for tools of {side}", side, known)
 
     def _of_limits(self, side: int, field: FieldDef, known: Known, plans: Sequence[Sequence[Plan]]) -> int:
         """``1 + the limit`` that something does not fit; what does not fit the larger does not fit the smaller."""
@@ -296,10 +302,11 @@ class JointFields:
             for second in self.sides[1].plans:
                 if first.limit.id == second.limit.id:
                     pairs += _by_verb(first, second)
+        ids = [{p.limit.id for p in c.plans if any(isinstance(s, Consult) for s in p.steps)} for c in self.sides]
         for here, context in enumerate(self.sides):
-            for plan in context.plans:
-                for place, _ in plan.ladder():
-                    pairs += [(place + 1, 0) if here == 0 else (0, place + 1)]
+            alone = [plan for plan in context.plans if plan.limit.id in ids[here] - ids[1 - here]]
+            for place in (place for plan in alone for place, _ in plan.ladder()):
+                pairs.append((place + 1, 0) if here == 0 else (0, place + 1))
         return self._pick(self._define("chosen", pairs), side, known)
 
     def _granted(self, side: int, known: Known) -> int:
@@ -332,7 +339,7 @@ def _by_verb(first: Plan, second: Plan) -> list[Pair]:
         for b, other in second.ladder():
             if isinstance(step, Consult) and isinstance(other, Consult):
                 one, two = _later(first, a), _later(second, b)
-                found += [(one[verb] + 1, two[verb] + 1) for verb in one if verb in two]
+                found += [(one.get(verb, -1) + 1, two.get(verb, -1) + 1) for verb in (*one, *two)]
     return found
 
 

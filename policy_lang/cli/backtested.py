@@ -155,8 +155,8 @@ def document(against: str, tested: Sequence[Tested]) -> str:
     """All runs, and the totals."""
     parted = [(one, one.parting) for one in tested if one.parting is not None]
     saved = _sum(one.used - parting.used for one, parting in parted if parting.way == "earlier")
-    ways = {way: sum(parting.way == way for _, parting in parted) for way in _SAYS}
-    totals = {
+    ways: dict[str, int] = {way: sum(parting.way == way for _, parting in parted) for way in _SAYS}
+    totals: dict[str, Any] = {
         "runs": len(tested),
         "alike": len(tested) - len(parted),
         **ways,
