@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -15,11 +15,12 @@ class Edge(NamedTuple):
     label: int
 
 
-def components(size: int, edges: Iterable[Edge]) -> list[list[int]]:
-    """The parts of nodes ``0 .. size-1`` in which each node can be reached from each (Tarjan, without recursion)."""
-    following: list[list[int]] = [[] for _ in range(size)]
-    for edge in edges:
-        following[edge.start].append(edge.end)
+def components(following: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The parts in which each node can be reached from each; ``following`` are the nodes after each node.
+
+    A part comes after all that it leads to (Tarjan's algorithm, without recursion).
+    """
+    size = len(following)
     order, low = [0] * size, [0] * size
     waiting: list[int] = []
     inside = bytearray(size)

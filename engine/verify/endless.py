@@ -73,7 +73,10 @@ def endless(
 def _parts(size: int, edges: list[Edge]) -> list[list[Edge]]:
     """The edges inside each strongly connected part."""
     part_of = [-1] * size
-    for number, nodes in enumerate(components(size, edges)):
+    following: list[list[int]] = [[] for _ in range(size)]
+    for edge in edges:
+        following[edge.start].append(edge.end)
+    for number, nodes in enumerate(components(following)):
         for node in nodes:
             part_of[node] = number
     inside: dict[int, list[Edge]] = {}

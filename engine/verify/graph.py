@@ -7,7 +7,6 @@ spawned, a report is heard. Where it spends something on the way, there is no lo
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from engine.core.machine.machine import Machine, Phase
 from engine.core.machine.monitors import Laws
 from engine.core.machine.plan import Plan
 from engine.verify.atomic import AtomicRounds, is_atomic
+from engine.verify.cycles import components
 from engine.verify.observe import observe
 from engine.verify.successors import JUDGED, Branch, names_of, successors
 
@@ -134,13 +134,12 @@ def _ignored(*_: object) -> None:
 
 def _most(ways: Ways) -> list[int | None]:
     """The most along any way from the first place, of each weight; ``None`` where a circle adds to it."""
-    component = _components(ways)
-    count = max(component) + 1
+    members = components([[after for after, _ in leads] for leads in ways])
+    component = [0] * len(ways)
+    for number, places in enumerate(members):
+        for place in places:
+            component[place] = number
     endless = [False] * len(SPENT)
-    # Tarjan numbers a component after those it leads to, so that what follows is known when it is asked for.
-    members: list[list[int]] = [[] for _ in range(count)]
-    for place, number in enumerate(component):
-        members[number].append(place)
     best: list[list[int]] = []
     for places in members:
         top = [0] * len(SPENT)
@@ -153,44 +152,3 @@ def _most(ways: Ways) -> list[int | None]:
         best.append(top)
     first = best[component[0]]
     return [None if e else value for e, value in zip(endless, first, strict=True)]
-
-
-def _components(ways: Sequence[Sequence[tuple[int, Weights]]]) -> list[int]:
-    """Tarjan's strongly connected components, without recursion."""
-    index = [-1] * len(ways)
-    low = [0] * len(ways)
-    component = [-1] * len(ways)
-    stack: list[int] = []
-    counter = found = 0
-    work: list[tuple[int, int]] = [(0, 0)]
-    while work:
-        place, at = work.pop()
-        if at == 0:
-            index[place] = low[place] = counter
-            counter += 1
-            stack.append(place)
-        deeper = False
-        for position in range(at, len(ways[place])):
-            after = ways[place][position][0]
-            if index[after] < 0:
-                work += [(place, position + 1), (after, 0)]
-                deeper = True
-                break
-            if component[after] < 0:
-                low[place] = min(low[place], index[after])
-        if deeper:
-            continue
-        if low[place] == index[place]:
-            while True:
-                member = stack.pop()
-                component[member] = found
-                if member == place:
-                    break
-            found += 1
-        if work:
-            parent = work[-1][0]
-            low[parent] = min(low[parent], low[place])
-    return component
-
-
-__all__ = ["SPENT", "Longest", "longest"]
