@@ -1,12 +1,13 @@
 """The pytest plugin: policy files with tests are collected as ``FILE.policy::NAME``.
 
 Loaded by every pytest run where the package is installed, so it imports nothing before it meets a policy file with
-tests. ``policy_tests = false`` in pytest's configuration turns it off.
+tests. ``policy_tests = false`` in pytest's configuration turns it off. ``--policy-coverage`` adds a section about what
+the tests of the policies look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from policy_lang.cases import Case
+    from policy_lang.measuring.told import Measured
     from policy_lang.testing.loading import Compiled, Suite
     from policy_lang.testing.outcome import Result
 
@@ -21,6 +23,23 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("policy_tests", "collect the tests that stand in *.policy files", type="bool", default=True)
     parser.addini("policy_root", "the directory that extended and imported policy files may lie in", default="")
+
+    group = parser.getgroup("policy", "policy files")
+    group.addoption("--policy-coverage", action="store_true", help="say what the tests of policy files look at")
+    group.addoption(
+        "--policy-coverage-under",
+        type=float,
+        default=None,
+        metavar="P",
+        help="fail if the tests of policy files look at less than P percent of what runs come to",
+    )
+    group.addoption(
+        "--policy-coverage-timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds to search a file (default: 60)",
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -96,3 +115,48 @@ def _shown(file: PolicyFile) -> str:
 def _root(config: pytest.Config) -> str | None:
     root = config.getini("policy_root")
     return str(config.rootpath / root) if root else None
+
+
+_MEASURED = pytest.StashKey["list[Measured]"]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Measure the files whose tests were run, in a run of one process."""
+    option = session.config.option
+    wanted = option.policy_coverage or option.policy_coverage_under is not None
+    if not wanted or option.collectonly or hasattr(session.config, "workerinput"):
+        return
+    from policy_lang.measuring.told import below
+
+    measured = _measured(getattr(session, "items", ()), option.policy_coverage_timeout)
+    session.config.stash[_MEASURED] = measured
+    if exitstatus == pytest.ExitCode.OK and below(measured, option.policy_coverage_under):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _measured(items: Sequence[pytest.Item], seconds: float) -> list[Measured]:
+    from engine.verify.verdicts import Budget
+    from policy_lang.measuring.coverage import measured
+    from policy_lang.measuring.told import Measured
+
+    suites: dict[str, tuple[Suite, list[Case]]] = {}
+    for item in items:
+        if isinstance(item, PolicyTest):
+            suites.setdefault(item.suite.path, (item.suite, []))[1].append(item.case)
+    return [Measured(path, measured(suite, cases, Budget(seconds=seconds))) for path, (suite, cases) in suites.items()]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The section of the report, where it was asked for."""
+    measured = config.stash.get(_MEASURED, None)
+    if measured is None:
+        return
+    from policy_lang.measuring.told import report, summary
+
+    terminalreporter.section("policy coverage")
+    for one in measured:
+        terminalreporter.write_line("\n".join(report(one)))
+    if measured:
+        terminalreporter.write_line(summary(measured, config.option.policy_coverage_under))
+    else:
+        terminalreporter.write_line("no tests of policy files were run in this process")

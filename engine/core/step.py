@@ -71,7 +71,7 @@ class Compiled:
     """A policy ready to decide. ``initial`` is the state before ``RunStarted``."""
 
     def __init__(self, policy: Policy, *, reference: bool = False, watch: Watch | None = None) -> None:
-        self.policy = policy
+        self.policy, self.watch = policy, watch
         self.machine = build(policy)
         reference = reference or watch is not None
         react = functions(self.machine, watch) if reference else Functions(self.machine, policy.name)

@@ -194,12 +194,13 @@ class Search:
     def broken(self) -> tuple[Broken, ...]:
         """Each broken check once, those with the shortest run first."""
         found = [
-            Broken(self.laws.checks[i].law, self.laws.checks[i].broken, trace(self.machine, self._path(origin)))
+            Broken(self.laws.checks[i].law, self.laws.checks[i].broken, trace(self.machine, self.path(origin)))
             for i, origin in self.faults.items()
         ]
         return tuple(sorted(found, key=lambda b: (len(b.trace), b.law)))
 
-    def _path(self, origin: Origin) -> list[Branch]:
+    def path(self, origin: Origin) -> list[Branch]:
+        """The branches of a shortest run, the last one that of ``origin``."""
         labels: list[int | tuple[Branch, ...]] = []
         step: Origin | None = origin
         while step is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.test_measures import Measures, add_measures
 from policy_lang.walking import policy_files
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "exit codes: 0 every test passes, 1 one fails (or there is none, with --fail-on-empty),\n"
+        "            or less is covered than --threshold says,\n"
         "            2 a file has errors or cannot be read, or a wrong command line"
     )
     parser.add_argument(
@@ -45,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-x", "--exitfirst", action="store_true", help="stop at the first test that fails")
     parser.add_argument("--fail-on-empty", action="store_true", help="exit 1 if there is no test to run")
     parser.add_argument("--junit", metavar="FILE", help="write a JUnit report too")
+    add_measures(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     add_policy_options(parser)
 
@@ -53,10 +56,11 @@ def run(args: argparse.Namespace) -> int:
     named = args.files or ["."]
     ran: list[Ran] = []
     shown = _Shown(args)
+    measures = Measures(args)
     found = 0
     for path in _files(named):
         found += 1
-        one = _one(path, args, shown)
+        one = _one(path, args, shown, measures)
         if one is not None:
             ran.append(one)
         if args.exitfirst and shown.failed:
@@ -64,21 +68,21 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print(f"policy test: no *.policy files in {', '.join(named)}", file=sys.stderr)
         return USAGE
-    shown.end(ran)
+    shown.end(ran, measures)
     if args.junit and not _written(args.junit, ran):
         return USAGE
     if any(one.errors for one in ran):
         return USAGE
-    if shown.failed:
+    if shown.failed or measures.found:
         return FINDINGS
     return FINDINGS if args.fail_on_empty and not any(one.results for one in ran) else CLEAN
 
 
-def _one(path: str, args: argparse.Namespace, shown: _Shown) -> Ran | None:
+def _one(path: str, args: argparse.Namespace, shown: _Shown, measures: Measures) -> Ran | None:
     """Run the tests of a file; ``None`` if it has none that are wanted."""
     from policy_lang.testing import has_tests
 
-    if not has_tests(path):
+    if not has_tests(path) and not measures.asked:
         return None
     from policy_lang.testing.loading import load
 
@@ -87,6 +91,7 @@ def _one(path: str, args: argparse.Namespace, shown: _Shown) -> Ran | None:
         return shown.broken(suite)
     cases = [case for case in suite.cases if _wanted(f"{path}::{case.name}", args.k)]
     if not cases:
+        measures.take(suite, [], passed=True)
         return None
     from policy_lang.testing.formats import Ran
     from policy_lang.testing.outcome import run
@@ -98,6 +103,7 @@ def _one(path: str, args: argparse.Namespace, shown: _Shown) -> Ran | None:
         shown.result(ran)
         if args.exitfirst and shown.failed:
             break
+    measures.take(suite, cases, passed=all(result.failure is None for result in ran.results))
     return ran
 
 
@@ -150,16 +156,16 @@ class _Shown:
         if not self.quiet:
             print(failed(ran.path, result, ran.sources, self.paint), end="\n\n", flush=True)
 
-    def end(self, ran: list[Ran]) -> None:
+    def end(self, ran: list[Ran], measures: Measures) -> None:
         """What it all comes to."""
         if self.quiet:
             from policy_lang.testing.formats import as_json
 
-            print(as_json(ran))
+            print(as_json(ran, measures.data()))
             return
         if len(self.failed) > 1:
             print("\n".join(f"{self.paint('FAILED', 'bad')} {name}" for name in self.failed))
-        print(self._summary(ran))
+        print("\n".join([self._summary(ran), *measures.summary()]))
 
     def _summary(self, ran: list[Ran]) -> str:
         files, tests = sum(bool(one.results) for one in ran), self.passed + len(self.failed)

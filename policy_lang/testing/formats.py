@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -27,8 +27,9 @@ class Ran(NamedTuple):
     errors: list[Diagnostic]
 
 
-def as_json(files: Sequence[Ran]) -> str:
-    """``{"version": 1, "tests": […], "errors": […], "passed": n, "failed": n}``, indented, without a line end."""
+def as_json(files: Sequence[Ran], more: Mapping[str, Any] | None = None) -> str:
+    """``{"version": 1, "tests": […], "errors": […], "passed": n, "failed": n}``, indented, without a line end. ``more``
+    is what else was asked for, by name."""
     tests = [_test(ran, result) for ran in files for result in ran.results]
     errors = [
         {"file": finding.position[0], "line": finding.position[1], "code": finding.code, "message": finding.message}
@@ -42,6 +43,7 @@ def as_json(files: Sequence[Ran]) -> str:
         "errors": errors,
         "passed": len(tests) - bad,
         "failed": bad,
+        **(more or {}),
     }
     return json.dumps(document, indent=2, ensure_ascii=True)
 

@@ -31,4 +31,4 @@ def seated(ledger: Ledger, top: Compiled, agent: str, given: Sequence[Given]) ->
     ledger.spawn(TOP, run, agent, budget_of(policy), 0)
     ledger.wake(run, 0)
     ledger.begin(run)
-    return run, compile(narrowed(policy, ledger.nodes[run].given))
+    return run, compile(narrowed(policy, ledger.nodes[run].given), watch=top.watch)

@@ -224,3 +224,49 @@ def test_every_example_is_tested() -> None:
     assert result.returncode == 0, result.stdout
     tested = {test["file"] for test in json.loads(result.stdout)["tests"]}
     assert tested == {str(path.relative_to(ROOT)) for path in (ROOT / "spec_examples").rglob("*.policy")}
+
+
+COVERED = """coverage of good.policy
+  rules         1 of 1
+  steps         1 of 1
+  boundaries    1 of 2
+  missed        line 4    a decision with 18 of 20 `llm_calls` used
+
+ran 2 tests in 1 file: 2 passed
+coverage: 3 of 4 (75.0%)
+"""
+
+
+def test_coverage_names_what_is_missed(folder: Path) -> None:
+    result = policy(folder, "--coverage")
+    assert (result.returncode, result.stdout, result.stderr) == (0, COVERED, "")
+
+
+def test_coverage_below_the_threshold_is_1(folder: Path) -> None:
+    enough, short = policy(folder, "--threshold", "75"), policy(folder, "--threshold", "75.1%")
+    assert enough.returncode == 0
+    assert enough.stdout.endswith("coverage: 3 of 4 (75.0%), not below the threshold of 75%\n")
+    assert short.returncode == 1
+    assert short.stdout.endswith("coverage: 3 of 4 (75.0%), below the threshold of 75.1%\n")
+
+
+def test_coverage_as_data(folder: Path) -> None:
+    (folder / "untested.policy").write_text(GOOD[: GOOD.index("test ")], encoding="utf-8")
+    result = policy(folder, "--coverage", "--json")
+    data = json.loads(result.stdout)["coverage"]
+    assert (data["hit"], data["reachable"]) == (3, 8)
+    assert [(file["file"], file["hit"]) for file in data["files"]] == [("good.policy", 3), ("untested.policy", 0)]
+
+
+def test_coverage_of_a_file_with_errors_is_none(folder: Path) -> None:
+    (folder / "broken.policy").write_text(BROKEN, encoding="utf-8")
+    result = policy(folder, "--coverage", "broken.policy")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "coverage of" not in result.stdout
+
+
+def test_a_threshold_is_a_percentage(folder: Path) -> None:
+    result = policy(folder, "--threshold", "101")
+    assert result.returncode == 2
+    assert "`101` is no percentage, from 0 to 100" in result.stderr

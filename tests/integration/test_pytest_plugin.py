@@ -131,3 +131,15 @@ def test_who_has_no_policies_pays_nothing(folder: Path) -> None:
     )
     result = pytested(folder, "-q", "-p", "no:hypothesispytest")
     assert "1 passed" in result.stdout, result.stdout
+
+
+def test_coverage_is_a_section_of_the_report(folder: Path) -> None:
+    result = pytested(folder, "-k", "last", "--policy-coverage-under", "76")
+    assert "= policy coverage =" in result.stdout
+    assert "coverage: 3 of 4 (75.0%), below the threshold of 76%" in result.stdout
+    assert result.returncode == 1
+    assert pytested(folder, "-k", "last", "--policy-coverage-under", "75").returncode == 0
+
+
+def test_coverage_is_not_measured_unasked(folder: Path) -> None:
+    assert "policy coverage" not in pytested(folder).stdout
