@@ -84,7 +84,11 @@ def test_a_proof_that_has_no_time_is_not_known() -> None:
     assert proof.facts == ()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+BREAKING = [fault for fault in FAULTS if fault.name != "a denied tool runs"]
+"""Of that one the policy denies nothing."""
+
+
+@pytest.mark.parametrize("fault", BREAKING, ids=[fault.name for fault in BREAKING])
 def test_no_law_that_a_fault_breaks_is_proved(fault: Fault) -> None:
     def made(policy: Policy) -> Machine:
         return fault.mutate(build(policy))

@@ -55,6 +55,11 @@ class Terms:
     def __getitem__(self, formula: Truth) -> Any:
         return self._parsed[truth(formula)]
 
+    @property
+    def formulas(self) -> list[Any]:
+        """All of them."""
+        return list(self._parsed.values())
+
     def any_of(self, parts: Sequence[Any]) -> Any:
         return self.z3.Or(*parts) if len(parts) != 1 else parts[0]
 
