@@ -86,7 +86,7 @@ def reply(model: str, when: dict[str, Any] | None = None, **said: Any) -> Script
 SCRIPT = Script(
     (
         reply(
-            "main", {"results_below": 1}, calls=(to("explore", "Map it."), to("review", "Look."), to("explore", "?"))
+            "main", {"results_below": 1}, calls=(to("explore", "Map it."), to("explore", "?"), to("review", "Look."))
         ),
         reply("main", text="It is in upload.py."),
         reply("small", {"contains": "Map"}, text="Mapped."),
@@ -125,34 +125,34 @@ run ID
 call 1 to main
 call 1 asks for delegate, delegate, delegate (100 in, 10 out)
 tool 1.0 delegate {"agent":"explore","task":"Map it."}
-tool 1.1 delegate {"agent":"review","task":"Look."}
-tool 1.2 delegate {"agent":"explore","task":"?"}
+tool 1.1 delegate {"agent":"explore","task":"?"}
+tool 1.2 delegate {"agent":"review","task":"Look."}
   explore 1: call 1 to small
   explore 1: call 1 answers (100 in, 10 out)
 child 1 ended completed
-  review 2: call 1 to small
+  explore 2: call 1 to small
 tool 1.0 delegate ok: Mapped.
-  review 2: call 1 asks for delegate (100 in, 10 out)
-  review 2: tool 1.0 delegate {"agent":"review","task":"Check it."}
-    review 2.1: call 1 to small
-    review 2.1: call 1 answers (100 in, 10 out)
-  review 2: child 2.1 ended completed
-  review 2: tool 1.0 delegate ok: It is fine.
-  review 2: call 2 to small
-  review 2: call 2 answers (100 in, 10 out)
-child 2 ended completed
-  explore 3: call 1 to small
-tool 1.1 delegate ok: Reviewed.
-  explore 3: call 1 asks for find (100 in, 10 out)
-  explore 3: tool 1.0 find {"word":"x"}
-  explore 3: tool 1.0 find ok: ["x.py:1"]
-  explore 3: call 2 to small
-  explore 3: call 2 asks for find (100 in, 10 out)
-  explore 3: tool 2.0 find {"word":"x"}
-  explore 3: tool 2.0 find ok: ["x.py:1"]
-child 3 ended incomplete
-tool 1.2 delegate failed: The agent `explore` did not finish: \
+  explore 2: call 1 asks for find (100 in, 10 out)
+  explore 2: tool 1.0 find {"word":"x"}
+  explore 2: tool 1.0 find ok: ["x.py:1"]
+  explore 2: call 2 to small
+  explore 2: call 2 asks for find (100 in, 10 out)
+  explore 2: tool 2.0 find {"word":"x"}
+  explore 2: tool 2.0 find ok: ["x.py:1"]
+child 2 ended incomplete
+  review 3: call 1 to small
+tool 1.1 delegate failed: The agent `explore` did not finish: \
 the limit on llm_calls is reached (2 of 2 used, 0 left, limit o…
+  review 3: call 1 asks for delegate (100 in, 10 out)
+  review 3: tool 1.0 delegate {"agent":"review","task":"Check it."}
+    review 3.1: call 1 to small
+    review 3.1: call 1 answers (100 in, 10 out)
+  review 3: child 3.1 ended completed
+  review 3: tool 1.0 delegate ok: It is fine.
+  review 3: call 2 to small
+  review 3: call 2 answers (100 in, 10 out)
+child 3 ended completed
+tool 1.2 delegate ok: Reviewed.
 call 2 to main
 call 2 answers (100 in, 10 out)
 completed
@@ -193,12 +193,12 @@ def test_json_has_the_runs_below(capsys: pytest.CaptureFixture[str]) -> None:
         for child in document["children"]
     ] == [
         (".1", "explore", "", "completed"),
-        (".2.1", "review", ".2", "completed"),
-        (".2", "review", "", "completed"),
-        (".3", "explore", "", "incomplete"),
+        (".2", "explore", "", "incomplete"),
+        (".3.1", "review", ".3", "completed"),
+        (".3", "review", "", "completed"),
     ]
-    assert (document["children"][3]["reason"], document["children"][3]["because"]) == ("llm_calls", "desk.policy:14")
-    assert document["children"][3]["used"]["llm_calls"] == 2
+    assert (document["children"][1]["reason"], document["children"][1]["because"]) == ("llm_calls", "desk.policy:14")
+    assert document["children"][1]["used"]["llm_calls"] == 2
     assert (document["used"]["llm_calls"], document["total"]["llm_calls"]) == (2, 8)
     assert [(limit["limit"], limit["used"]) for limit in document["limits"]] == [
         ("llm_calls per subtree", 8),
@@ -211,7 +211,7 @@ def test_agents_of_a_file_beside_those_of_the_settings(capsys: pytest.CaptureFix
     assert run("--agents", "agents.py", text=text)[0] == 0
     shown = capsys.readouterr().err
     assert "  explore 1: call 1 to small\n" in shown
-    assert "  explore 3: tool 1.0 find ok" in shown
+    assert "  explore 2: tool 1.0 find ok" in shown
 
 
 def test_without_agents_the_policy_s_rules_for_them_are_told(capsys: pytest.CaptureFixture[str]) -> None:

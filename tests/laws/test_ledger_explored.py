@@ -1,7 +1,12 @@
 """Every state that small trees can reach, breadth first, the plain ledger looking on; and faults put into the real one.
 
-Three levels, up to two children each, pools of two or three tokens. What is free: everything that runs and whoever
-drives them may do, also what makes no sense. The first run found that shows a fault is a shortest one.
+Three levels, up to two children each, pools of up to three tokens (one world gives a child more than there is). What
+is free: everything that runs and whoever drives them may do, also what makes no sense. The first run found that shows a
+fault is a shortest one. Siblings that are alike are one state in either order.
+
+All of it at once (carves, holds, slots, waits, closes) is explored for two levels of two and for three levels of one.
+Three levels of two are explored with amounts and slots apart, since their states multiply and neither looks at the
+other: see ``docs/laws.md``.
 """
 
 from __future__ import annotations
@@ -56,6 +61,7 @@ def budget(*pools: Ceiling, **more: Any) -> Budget:
 
 CARVE = ("tokens",)
 DEEP = budget(pool(3, 1), carve=CARVE)
+EVERYTHING = ("spawn", "wake", "suspend", "waiting", "ended", "hold", "settle", "close")
 WORLDS = {
     "shared": World(budget(pool(1)), budget(), ("spawn", "wake", "hold", "settle", "close"), levels=2),
     "shared, a level too many": World(budget(pool(2)), budget(), wide=1),
@@ -65,6 +71,10 @@ WORLDS = {
         budget(pool(3), carve=CARVE), budget(pool(2), carve=CARVE), ("spawn", "hold", "settle", "close"), levels=2
     ),
     "carved, more than is left": World(DEEP, budget(pool(9)), levels=1),
+    "everything, two levels": World(budget(pool(2), carve=CARVE), budget(pool(1), carve=CARVE), EVERYTHING, levels=1),
+    "everything, three levels of one": World(
+        budget(pool(2), carve=CARVE), budget(pool(1), carve=CARVE), EVERYTHING, wide=1
+    ),
     "slots": World(budget(), budget(), ("spawn", "wake", "suspend", "ended"), levels=2),
     "slots of those who wait for children": World(budget(), budget(), ("spawn", "wake", "waiting", "ended"), levels=2),
     "slots that close": World(budget(), budget(), ("spawn", "wake", "ended", "closing", "close"), levels=1),
@@ -283,6 +293,8 @@ STATES = {
     "carved, two children": 388,
     "carved, three levels, two children": 1400,
     "carved, more than is left": 516,
+    "everything, two levels": 762,
+    "everything, three levels of one": 972,
     "slots": 1623,
     "slots of those who wait for children": 1623,
     "slots that close": 67,
