@@ -49,7 +49,8 @@ class Dying(SqliteStore):
             with self._one(), transaction() as database:
                 yield database
 
-        self._database.write, self._database.transaction = dying, dying_too  # type: ignore[method-assign]
+        database: Any = self._database
+        database.write, database.transaction = dying, dying_too
 
     @contextlib.contextmanager
     def _one(self) -> Iterator[None]:

@@ -16,7 +16,8 @@ from engine.core.step import compile
 from engine.verify.watch import Watch
 
 TOOLS: Any = "tool_calls"
-ROUNDS, UNKNOWN, ATTEMPTS = "tool_iterations", "unknown_tools", "llm_attempts"
+ATTEMPTS: Any = "llm_attempts"
+ROUNDS, UNKNOWN = "tool_iterations", "unknown_tools"
 GROWS = [Extend(by=3), Ask(up_to=3)]
 
 
