@@ -240,7 +240,8 @@ def _finalization(old: Policy, new: Policy) -> Iterator[Row]:
     less = _sign(one.empty_retries, other.empty_retries)
     alone = one.model_copy(update={"empty_retries": 0}), other.model_copy(update={"empty_retries": 0})
     said = words.finalization(alone[0]) == words.finalization(alone[1])
-    yield _row("finalization", a, b, less if said else None)
+    if one.origin or other.origin or a[0] != b[0]:
+        yield _row("finalization", a, b, less if said else None)
     orders = [", ".join(x.order) for x in (one, other)]
     if orders[0] != orders[1]:
         first, second = (", ".join(x.prefer) or f"{PREFER_ORDER[0]}, …" for x in (one, other))
