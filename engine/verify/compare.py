@@ -150,8 +150,8 @@ class _Comparing:
 
     def _ways(self) -> set[Direction]:
         """What has been shown; that a run ends otherwise only says something where nothing else does."""
-        ways = {shown.direction for shown in self.shown.values()}
-        return ways - {"ends"} or ways
+        ways: set[Direction] = {shown.direction for shown in self.shown.values()}
+        return {way for way in ways if way != "ends"} or ways
 
     def _settled(self) -> bool:
         ways = self._ways()

@@ -131,7 +131,7 @@ class JointFields:
                 match = other.get(plan.limit.id)
                 name = f"{LEFT}{plan.limit.id}"
                 if match is None:
-                    pairs = [(_state(plan, plan.maximum),) * 2, *((v, v) for v in _states(plan))]
+                    pairs = [(v, v) for v in (_state(plan, plan.maximum), *_states(plan))]
                 else:
                     first, second = (plan, match) if side == 0 else (match, plan)
                     pairs = self._both_left(first, second)
@@ -143,7 +143,7 @@ class JointFields:
         if first.limit.counting_approvals != second.limit.counting_approvals or self._priced_apart(first):
             return free
         if bare(first.limit) == bare(second.limit):  # however far their ladders are, they are equally far
-            return [(_state(first, first.maximum),) * 2, *((v, v) for v in _states(first))]
+            return [(v, v) for v in (_state(first, first.maximum), *_states(first))]
         found: list[Pair] = []
         for most_a in _maxima(first):
             for most_b in _maxima(second):

@@ -192,7 +192,7 @@ def _first_field(expr: Expr) -> str | None:
         case Not(of):
             return _first_field(of)
         case And(parts) | Or(parts):
-            return next((name for part in parts if (name := _first_field(part))), None)
+            return next((found for part in parts if (found := _first_field(part))), None)
         case Var() | Lit():
             return None
 

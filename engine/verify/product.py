@@ -89,7 +89,7 @@ _UNKNOWN_USE = {"unmetered": ("tokens", "input_tokens", "output_tokens", "cost")
 
 
 def _without(machine: Machine, plain: bool, policies: Sequence[Policy]) -> Machine:
-    left_out = set(_ODD) if plain else set()
+    left_out: set[str] = set(_ODD) if plain else set()
     for event, resources in _UNKNOWN_USE.items():
         limited = [any(x.max is not None and x.resource in resources for x in p.limits) for p in policies]
         if not all(limited):

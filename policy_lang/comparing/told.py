@@ -83,7 +83,7 @@ def _compared(made: Difference, c: Compared, paint: Paint, *, every: bool) -> li
         out += _wrapped("not shown", f"{words}: a search has found it, but it could not be played", paint)
     if c.effort != Effort():
         e = c.effort
-        words = f"{e.states:,} states of both, {e.transitions:,} transitions, depth {e.depth}, {e.seconds:.1f} s"
+        words = f"{e.states:,} states of both, {e.transitions:,} transitions, depth {e.depth}, {e.seconds:.1f} s in all"
         out += _wrapped("looked at", words, paint, "dim")
     for number, text in enumerate(c.assumptions):
         out += _wrapped("assumed" if not number else "", text, paint, "dim")

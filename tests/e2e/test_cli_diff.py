@@ -40,7 +40,7 @@ SHOWN = """old.policy -> new.policy
       old:   final call because llm_calls  [old.policy:4]
       new:   call                          [default: call]
 
-  looked at     283 states of both, 1,071 transitions, depth 32, … s
+  looked at     283 states of both, 1,071 transitions, depth 32, … s in all
   assumed       a round has at most 2 tools
                 nobody is above the run, and nobody shares with it
 
@@ -59,7 +59,7 @@ def diff(folder: Path, *arguments: str, path: str | None = None) -> tuple[int, s
     around = {**os.environ, "PYTHONPATH": str(ROOT), "GIT_CEILING_DIRECTORIES": str(folder.parents[1])}
     around |= {"PATH": path} if path is not None else {}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, env=around)
-    return done.returncode, re.sub(r"[0-9.]+ s$", "… s", done.stdout, flags=re.MULTILINE), done.stderr
+    return done.returncode, re.sub(r"[0-9.]+ s in all$", "… s in all", done.stdout, flags=re.MULTILINE), done.stderr
 
 
 def test_what_is_shown_of_two_files(folder: Path) -> None:
