@@ -117,10 +117,13 @@ class Logged(Quiet):
         return entry
 
 
-def _plain(value: Any, texts: bool) -> Any:
-    """A record as plain JSON data, with its kind and without what is as always; without texts unless wanted."""
+def _plain(value: Any, texts: bool, *, part: bool = False) -> Any:
+    """A record as plain JSON data, with its kind and without what is as always; without texts unless wanted.
+
+    ``part``: it is within another one, and may have a rule of its own.
+    """
     if isinstance(value, (list, tuple)):
-        return [_plain(item, texts) for item in value]
+        return [_plain(item, texts, part=part) for item in value]
     if not isinstance(value, msgspec.Struct):
         return value
     out: dict[str, Any] = {}
@@ -132,7 +135,7 @@ def _plain(value: Any, texts: bool) -> Any:
         item = getattr(value, field.name)
         hidden = field.name in _TEXTS and not texts and not isinstance(item, bool)
         hidden = hidden and not isinstance(value, d.Note) and not (isinstance(value, Outcome) and field.name == "error")
-        if hidden or field.name in ("at", "because") or item == field.default:
+        if hidden or (field.name in ("at", "because") and not part) or item == field.default:
             continue
-        out[field.name] = _plain(item, texts)
+        out[field.name] = _plain(item, texts, part=True)
     return out

@@ -130,6 +130,28 @@ _ERROR_TOOLS = (
     Tool("shell", edited="other"),
 )
 _WAITS: tuple[tuple[int | None, int], ...] = ((None, 0), (None, 999), (3, 500), (50, 0), (10_000, 1))
+
+
+def busy_turns() -> tuple[Turn, ...]:
+    """Shapes of a turn that asks for tools, odd ones among them."""
+    return tuple(turn for turn in _ROUNDS if "cancel" not in (turn.interrupt, turn.interrupt_tools))
+
+
+def odd_turns() -> tuple[Turn, ...]:
+    """Attempts without an answer and without tools of the host: empty, paused, cut short."""
+    return _ODD
+
+
+def busy_tools() -> tuple[Tool, ...]:
+    """Tools that end no run: they work, fail, hang, are refused, are not there."""
+    return (*_ORDINARY_TOOLS * 2, *_ERROR_TOOLS)
+
+
+def failing_turns() -> tuple[Turn, ...]:
+    """Attempts that fail, for every reason, with a text begun or not."""
+    return _FAILURES
+
+
 ADVICE = ("", "retry", "fallback", "finalize", "extend", "stop", "consult")
 
 
