@@ -42,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    option = config.option
+    if option.policy_coverage or option.policy_coverage_under is not None:
+        from policy_lang.pytest_suite import SuiteCoverage
+
+        config.pluginmanager.register(SuiteCoverage(option.policy_coverage_under), "policy-suite-coverage")
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix != ".policy" or not parent.config.getini("policy_tests"):
         return None

@@ -55,9 +55,8 @@ class Covered(Struct, frozen=True):
         early = f"{100 * self.early / self.runs:.0f}% ended with their first call" if self.runs else ""
         out = [f"{self.policy}: {len(self.covered)} of {every} reachable rules ({100 * self.share:.0f}%)"]
         if self.runs:
-            out.append(
-                f"  {self.runs} runs; model calls of a run: {least} to {most}, half of them {middle:g} or fewer; {early}"
-            )
+            calls = f"model calls of a run: {least} to {most}, half of them {middle:g} or fewer"
+            out.append(f"  {self.runs} runs; {calls}; {early}")
         out += [f"  never decided: {rule}  [{line}]" for rule, line in self.missing.items()]
         return [*out, f"  the search for what is reachable is not whole: {self.cut}"] if self.cut else out
 
