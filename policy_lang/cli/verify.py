@@ -7,6 +7,7 @@ wrong, 3 if something is not known. ``--fail-level`` moves the line.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -19,6 +20,10 @@ from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.searching import Progress, add_search_options
 from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.verify_symbolic import add_symbolic_options, ready, wrong_options
+from policy_lang.cli.verify_symbolic import check as check_proof
+from policy_lang.cli.verify_symbolic import prove as prove_symbolically
+from policy_lang.renderers.snippet import clean
 from policy_lang.walking import policy_files
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from engine.core.policy import Policy
     from engine.verify.prove import Prover
     from engine.verify.verdicts import Proof
+    from policy_lang.diagnostics import Diagnostic
     from policy_lang.verifying.as_json import Verified
     from policy_lang.verifying.written import Testing, Written
 
@@ -63,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="prove the laws for all limits of this policy's shape too (by itself where its own are too many states)",
     )
+    add_symbolic_options(parser)
     parser.add_argument("--write-test", action="store_true", help="append a test to the file for each refutation, once")
     parser.add_argument(
         "--fail-level",
@@ -76,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     named = args.files or ["."]
+    problem = wrong_options(args) or (ready() if args.symbolic or args.check_proof else "")
+    if problem:
+        print(f"policy verify: {problem}", file=sys.stderr)
+        return USAGE
+    if args.check_proof:
+        return _check_proofs(named, args)
     done = [_file(path, args) for path in _files(named)]
     if not done:
         print(f"policy verify: no *.policy files in {', '.join(named)}", file=sys.stderr)
@@ -90,12 +103,38 @@ def run(args: argparse.Namespace) -> int:
         from policy_lang.verifying.told import summary
 
         print(summary(proofs, len(done), sum(bool(file.errors) for file in done)))
+        everywhere = [proof for file in done for proof in file.symbolic]
+        if everywhere:
+            from policy_lang.verifying.symbolic import summary as of_all_numbers
+
+            print(of_all_numbers(everywhere))
     if any(file.errors for file in done):
         return USAGE
     if nothing:
         print(f"policy verify: no claim is called `{args.claim}`", file=sys.stderr)
         return USAGE
-    return _code(proofs, args.fail_level, asked=args.all_limits)
+    results = {result for file in done for proof in file.symbolic for result in proof.results}
+    if "refuted" in results:
+        return FINDINGS
+    code = _code(proofs, args.fail_level, asked=args.all_limits)
+    return UNKNOWN if code == CLEAN and "unknown" in results and args.fail_level != "refuted" else code
+
+
+def _check_proofs(named: list[str], args: argparse.Namespace) -> int:
+    """Check what is stored beside each file, and say of each in one line what came of it."""
+    told = []
+    for path in _files(named):
+        data = _loaded(path, args)
+        code, words = (USAGE, "") if data is None else check_proof(path, data, args.timeout)
+        told.append((path, code, words))
+        if words and not args.json:
+            print(clean(words), file=sys.stderr if code else sys.stdout)
+    if args.json:
+        files = [{"file": path, "holds": code == CLEAN, "says": words} for path, code, words in told]
+        print(json.dumps({"files": files}, indent=2, ensure_ascii=False))
+    if not told:
+        print(f"policy verify: no *.policy files in {', '.join(named)}", file=sys.stderr)
+    return max((code for _, code, _ in told), default=USAGE)
 
 
 def _code(proofs: list[Proof], level: str, *, asked: bool) -> int:
@@ -120,20 +159,28 @@ def _files(paths: list[str]) -> Iterator[str]:
 
 def _file(path: str, args: argparse.Namespace) -> Verified:
     """Verify one file and, unless one document is wanted, print what comes of it."""
-    from policy_lang import check
     from policy_lang.verifying.as_json import Verified
 
-    data, findings = check(path, root=args.root, params=dict(args.set))
-    if data is None:
-        from policy_lang.renderers import full
+    errors: list[Diagnostic] = []
+    policy = _loaded(path, args, errors)
+    return Verified(path, [], [], errors) if policy is None else _verified(path, policy, args)
 
-        errors = [finding for finding in findings if finding.is_error]
-        if not args.json:
-            print(full.render(findings, colour=in_colour()), end="\n\n")
-        return Verified(path, [], [], errors)
+
+def _loaded(path: str, args: argparse.Namespace, errors: list[Diagnostic] | None = None) -> Policy | None:
+    """The policy of a file; ``None`` if it has errors, which are shown unless one document is wanted."""
     from engine.core.policy import Policy
+    from policy_lang import check
 
-    return _verified(path, Policy.model_validate(data), args)
+    data, findings = check(path, root=args.root, params=dict(args.set))
+    if data is not None:
+        return Policy.model_validate(data)
+    from policy_lang.renderers import full
+
+    if errors is not None:
+        errors += [finding for finding in findings if finding.is_error]
+    if not args.json:
+        print(full.render(findings, colour=in_colour()), end="\n\n")
+    return None
 
 
 def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
@@ -170,6 +217,9 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
         done.tests.append(tests)
         if not args.json:
             _print(path, proof, prover, tests)
+    if args.symbolic and not args.claim:
+        left = max(_LEAST, until - time.monotonic())
+        done = done._replace(symbolic=tuple(prove_symbolically(path, policy, left, args)))
     if args.write_test:
         _write(path, testing, [test for tests in done.tests for test in tests.values()], quiet=args.json)
     return done
@@ -193,7 +243,6 @@ def _print(path: str, proof: Proof, prover: Prover, tests: dict[str, Written]) -
 
 
 def _write(path: str, testing: Testing, tests: list[Written], *, quiet: bool) -> None:
-    from policy_lang.renderers.snippet import clean
     from policy_lang.source import Unreadable
     from policy_lang.stored import NotWritten
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from engine.core.decisions import encode_decision
 from engine.core.events import encode_event
+from engine.verify.symbolic.proving import SymbolicProof
 from engine.verify.verdicts import Effort, Proof, Verdict
 from policy_lang.diagnostics import Diagnostic
+from policy_lang.verifying import symbolic
 from policy_lang.verifying.written import Written
 
 
@@ -20,6 +22,8 @@ class Verified(NamedTuple):
     proofs: list[Proof]
     tests: list[dict[str, Written]]
     errors: list[Diagnostic]
+    symbolic: tuple[SymbolicProof, ...] = ()
+    """Proofs for all numbers, where they were asked for."""
 
 
 def document(files: Sequence[Verified]) -> str:
@@ -30,7 +34,8 @@ def document(files: Sequence[Verified]) -> str:
 def _file(file: Verified) -> dict[str, Any]:
     errors = [{"code": e.code, "message": e.message, "line": e.primary.span.line} for e in file.errors]
     proofs = [_proof(proof, tests) for proof, tests in zip(file.proofs, file.tests, strict=True)]
-    return {"file": file.path, "errors": errors, "proofs": proofs}
+    told = {"file": file.path, "errors": errors, "proofs": proofs}
+    return {**told, "all_numbers": [symbolic.as_json(proof) for proof in file.symbolic]} if file.symbolic else told
 
 
 def _proof(proof: Proof, tests: dict[str, Written]) -> dict[str, Any]:

@@ -39,12 +39,12 @@ def report(path: str, proof: Proof, compiled: Compiled, tests: dict[str, Written
             out += _one(path, verdict, compiled, tests.get(verdict.name), paint)
     out += _everywhere(proof, paint)
     for dead in proof.dead:
-        out += _wrapped(
+        out += wrapped(
             "never", f"{dead.what}{'; ' + dead.why if dead.why else ''}  [{dead.origin}]", paint, "secondary"
         )
-    out += _wrapped("looked at", effort_words(proof.effort), paint, "dim")
+    out += wrapped("looked at", effort_words(proof.effort), paint, "dim")
     for number, text in enumerate(proof.assumptions):
-        out += _wrapped("assumed" if not number else "", text, paint, "dim")
+        out += wrapped("assumed" if not number else "", text, paint, "dim")
     return out
 
 
@@ -53,18 +53,18 @@ def _laws(laws: Sequence[Verdict], paint: Paint) -> list[str]:
     proved = [law for law in laws if law.result == "proved"]
     for limits, words in _FOR.items():
         if names := " ".join(law.name for law in proved if law.limits == limits):
-            out += _wrapped("laws", f"{paint(words, 'good')}: {names}", paint)
+            out += wrapped("laws", f"{paint(words, 'good')}: {names}", paint)
     if proved:
         vacuous = [law.name for law in proved if law.vacuous]
         if vacuous:
-            out += _wrapped("", f"nothing that {' '.join(vacuous)} speak of ever happens", paint)
+            out += wrapped("", f"nothing that {' '.join(vacuous)} speak of ever happens", paint)
     unknown = [law for law in laws if law.result == "unknown"]
     if unknown and all(law.why == unknown[0].why for law in unknown):
         names = " ".join(law.name for law in unknown)
-        out += _wrapped("laws", f"{paint(_UNKNOWN, 'strong')}: {names}: {_why(unknown[0])}", paint)
+        out += wrapped("laws", f"{paint(_UNKNOWN, 'strong')}: {names}: {_why(unknown[0])}", paint)
     else:
         for law in unknown:
-            out += _wrapped(law.name, f"{paint(_UNKNOWN, 'strong')}: {law.says}: {_why(law)}", paint)
+            out += wrapped(law.name, f"{paint(_UNKNOWN, 'strong')}: {law.says}: {_why(law)}", paint)
     return out
 
 
@@ -74,11 +74,11 @@ def _everywhere(proof: Proof, paint: Paint) -> list[str]:
     proved = [v for v in proof.everywhere if v.result == "proved" and v not in settled]
     if proved:
         names = " ".join("and every run ends" if v.kind == "end" else v.name for v in proved)
-        out += _wrapped("all limits", f"{paint(_FOR['all'], 'good')}: {names}", paint)
+        out += wrapped("all limits", f"{paint(_FOR['all'], 'good')}: {names}", paint)
     others = [v for v in proof.everywhere if v.result != "proved"]
     for v in others[:1] if len({v.why for v in others}) == 1 else others:
         word = paint({"refuted": _REFUTED, "unknown": _UNKNOWN}[v.result], _COLOURS[v.result])
-        out += _wrapped("all limits", f"{word}: {v.says}: {v.why}", paint)
+        out += wrapped("all limits", f"{word}: {v.says}: {v.why}", paint)
         out += [f"    {line}" for line in condense([step.says for step in v.trace])]
     return out
 
@@ -89,7 +89,7 @@ def _one(path: str, v: Verdict, compiled: Compiled, test: Written | None, paint:
     why = f": {_why(v)}" if v.why else ""
     vacuous = f" (vacuous: {v.vacuous})" if v.vacuous else ""
     where = f"  [{v.origin}]" if v.origin and v.result != "proved" else ""
-    out = _wrapped(name, f"{paint(word, _COLOURS[v.result])}: {v.says}{why}{vacuous}{where}", paint)
+    out = wrapped(name, f"{paint(word, _COLOURS[v.result])}: {v.says}{why}{vacuous}{where}", paint)
     if v.played:
         head, *rows = table(compiled, v.played, path)
         out += ["", f"      {paint(head, 'dim')}", *(f"      {row}" for row in rows), ""]
@@ -109,11 +109,11 @@ def _why(verdict: Verdict) -> str:
     return f"{verdict.why}; `--timeout` allows more" if verdict.why.endswith("time was over") else verdict.why
 
 
-def _wrapped(name: str, text: str, paint: Paint, role: str = "") -> list[str]:
+def wrapped(name: str, text: str, paint: Paint, role: str = "") -> list[str]:
     """A line, and what does not fit into it below."""
     head = f"  {clean(name):<12}  "
     if len(head) > _INDENT:
-        return [head.rstrip(), *_wrapped("", text, paint, role)]
+        return [head.rstrip(), *wrapped("", text, paint, role)]
     lines = textwrap.wrap(clean_but_colours(text), _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
     first, *rest = (paint(line, role) if role else line for line in lines)
     return [head + first, *(" " * _INDENT + line for line in rest)]

@@ -25,7 +25,7 @@ from engine.verify.observe import observe
 from engine.verify.successors import BESIDE, names_of
 from engine.verify.symbolic.encoding import encode
 from engine.verify.symbolic.facts import Fact
-from engine.verify.symbolic.laws import laws_for_all_numbers, recheck
+from engine.verify.symbolic.laws import laws_for_all_numbers, recheck, shapes
 from engine.verify.symbolic.numbers import marked
 from engine.verify.verdicts import Budget
 from engine.verify.world import World, around
@@ -63,19 +63,19 @@ def test_laws_are_proved_for_all_numbers_and_proofs_are_checked_again(policy: Po
     proof = laws_for_all_numbers(policy, BUDGET)
     assert [(v.name, v.result, v.why) for v in proof.verdicts if v.result != "proved"] == []
     assert all(v.limits == "all" for v in proof.verdicts)
-    assert recheck(policy, proof.facts, time.perf_counter() + 60) == ""
+    assert recheck(shapes(policy), proof.facts, time.perf_counter() + 60) == ""
 
 
 def test_facts_that_no_step_keeps_prove_nothing() -> None:
     policy = POLICIES["six and five"]
     (facts,) = laws_for_all_numbers(policy, BUDGET).facts
     until = time.perf_counter() + 60
-    assert "does not keep" in recheck(policy, [[]], until)
-    assert "does not keep" in recheck(policy, [[*facts, Fact(1, "least", (("llm_calls_left", 2),))]], until)
-    assert "of the start" in recheck(policy, [[*facts, Fact(0, "is", (("reason", 1),))]], until)
-    assert "`nobody`" in recheck(policy, [[*facts, Fact(1, "is", (("nobody", 1),))]], until)
-    assert "shapes" in recheck(policy, [], until)
-    assert "does not keep" in recheck(POLICIES["extended"], [facts], until)
+    assert "does not keep" in recheck(shapes(policy), [[]], until)
+    assert "does not keep" in recheck(shapes(policy), [[*facts, Fact(1, "least", (("llm_calls_left", 2),))]], until)
+    assert "of the start" in recheck(shapes(policy), [[*facts, Fact(0, "is", (("reason", 1),))]], until)
+    assert "`nobody`" in recheck(shapes(policy), [[*facts, Fact(1, "is", (("nobody", 1),))]], until)
+    assert "shapes" in recheck(shapes(policy), [], until)
+    assert "does not keep" in recheck(shapes(POLICIES["extended"]), [facts], until)
 
 
 def test_a_proof_that_has_no_time_is_not_known() -> None:

@@ -6,6 +6,7 @@ A guess that is wrong costs time and nothing else: only what is kept by every st
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,20 +55,21 @@ class Fact:
             return eq(state[name], x)
         return le(x, state[name]) if self.kind == "least" else le(state[name], x)
 
-    def plain(self) -> list[object]:
-        """As JSON has it: the phase by its name."""
-        return [Phase.NAMES[self.phase], self.kind, *(thing for part in self.parts for thing in part)]
+    def plain(self) -> str:
+        """As a certificate has it: ``calling not_all reason 0 pending -1``."""
+        return " ".join((Phase.NAMES[self.phase], self.kind, *(f"{name} {x}" for name, x in self.parts)))
 
     @classmethod
     def read(cls, data: object) -> Fact:
         """Of ``plain``. Raises ``ValueError``."""
-        if isinstance(data, list) and len(data) >= 2 and data[0] in Phase.NAMES and not len(data) % 2:
-            phase, kind, *rest = data
-            parts = tuple(zip(rest[::2], rest[1::2], strict=True))
-            sized = kind in _PARTS and len(parts) in _PARTS[kind]
-            if sized and all(isinstance(name, str) and type(x) is int for name, x in parts):
+        words = data.split(" ") if isinstance(data, str) else []
+        if len(words) >= 2 and words[0] in Phase.NAMES and not len(words) % 2:
+            phase, kind, *rest = words
+            numbers = rest[1::2]
+            if len(numbers) in _PARTS.get(kind, ()) and all(re.fullmatch(r"-?[0-9]{1,18}", x) for x in numbers):
+                parts = tuple(zip(rest[::2], map(int, numbers), strict=True))
                 return cls(Phase.NAMES.index(phase), kind, parts)
-        raise ValueError(f"this is no fact about a run: {data}")
+        raise ValueError(f"`{str(data)[:60]}` is no fact about a run")
 
 
 _PARTS = {"never": (0,), "is": (1,), "least": (1,), "most": (1,), "apart": (2, 3), "not_all": (1, 2, 3)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from engine.core.machine.build import build
 from engine.core.machine.laws import laws_of
-from engine.core.machine.machine import Machine
+from engine.core.machine.machine import Machine, Phase
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
 from engine.verify.prove import FREE, Progress, Prover, silent
@@ -23,7 +23,6 @@ from engine.verify.symbolic.facts import Fact, Made, guesses, samples
 from engine.verify.symbolic.induction import Induction
 from engine.verify.symbolic.numbers import Marked, marked
 from engine.verify.symbolic.solver import OutOfTime
-from engine.verify.symbolic.terms import Truth
 from engine.verify.verdicts import LAWS, Budget, Effort, Verdict
 from engine.verify.world import around
 
@@ -85,7 +84,7 @@ def laws_for_all_numbers(
     """A verdict about each law. ``made`` makes the machine, ``compiling`` what decides. Raises ``NoSolver``."""
     began = time.perf_counter()
     until = began + budget.seconds
-    names = [law for law in LAWS if any(check.law == law for check in laws_of(policy).checks)]
+    names = law_names(policy)
     progress("laws, for all numbers", 0, 0)
     unproved: dict[str, str] = {}
     kept: list[tuple[Fact, ...]] = []
@@ -154,29 +153,23 @@ def _refuted(
     return found
 
 
-def recheck(
-    policy: Policy,
-    facts: Sequence[Sequence[Fact]],
-    until: float,
-    made: Made = build,
-) -> str:
+def law_names(policy: Policy) -> list[str]:
+    """The laws that a run of this policy could break."""
+    return [law for law in LAWS if any(check.law == law for check in laws_of(policy).checks)]
+
+
+def recheck(encodings: Sequence[Encoding], facts: Sequence[Sequence[Fact]], until: float) -> str:
     """Do these facts prove all laws? Empty if they do, else why not. Raises ``OutOfTime`` and ``NoSolver``."""
-    found = shapes(policy, made)
-    if len(found) != len(facts):
+    if len(encodings) != len(facts):
         return "it is about another number of shapes of this policy"
-    for encoding, claimed in zip(found, facts, strict=True):
+    for encoding, claimed in zip(encodings, facts, strict=True):
         unknown = next((name for fact in claimed for name, _ in fact.parts if name not in encoding.names), None)
         if unknown is not None:
             return f"it speaks of `{unknown}`, which this policy does not have"
-        initial = [fact for fact in claimed if fact.phase == 0 and not _at_first(fact, encoding)]
-        if initial:
-            return f"what it says of the start is not so: {initial[0].plain()}"
+        first = next((f for f in claimed if f.phase == Phase.NEW and f.of(encoding.initial) is not True), None)
+        if first is not None:
+            return f"what it says of the start is not so: {first.plain()}"
         wrong = Induction(encoding, claimed, until).holds()
         if wrong:
             return wrong
     return ""
-
-
-def _at_first(fact: Fact, encoding: Encoding) -> bool:
-    so: Truth = fact.of(encoding.initial)
-    return so is True
