@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from engine.testing.machines import DriverMachine, gist
     from engine.testing.recorded import Checked, LogError, check_journal, check_log, check_trace
     from engine.testing.scripted import ScriptedModel, scripted_tools
+    from engine.testing.scripts import Tool, Turn, World
     from engine.testing.strategies import Trace, hostile_events, policies, scaled, traces, turns, worlds
     from engine.testing.virtual_time import Stuck, VirtualLoop, in_virtual_time
     from engine.testing.witnesses import Explored, explore
-    from engine.testing.worlds import Tool, Turn, World
 
 _WHERE = {
     "Checked": "recorded",
@@ -33,11 +33,11 @@ _WHERE = {
     "LogError": "recorded",
     "ScriptedModel": "scripted",
     "Stuck": "virtual_time",
-    "Tool": "worlds",
+    "Tool": "scripts",
     "Trace": "strategies",
-    "Turn": "worlds",
+    "Turn": "scripts",
     "VirtualLoop": "virtual_time",
-    "World": "worlds",
+    "World": "scripts",
     "assert_holds": "holding",
     "check_journal": "recorded",
     "check_log": "recorded",

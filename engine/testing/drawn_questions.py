@@ -24,7 +24,7 @@ from engine.core.policy import (
 from engine.core.vocabulary import RESOURCES
 from engine.testing.drawn_policies import AMOUNTS, COUNTED, error_policies
 from engine.testing.drawn_worlds import error_worlds
-from engine.testing.worlds import Tool, Turn, World
+from engine.testing.scripts import Tool, Turn, World
 
 _QUESTIONS: tuple[tuple[Step, ...], ...] = (
     (Ask(),),

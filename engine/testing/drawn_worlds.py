@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.core.messages import Usage
 from engine.core.state import ClientInfo, Used
 from engine.core.vocabulary import REASONS
-from engine.testing.worlds import ANSWER, ResolverStatus, Tool, Turn, World
+from engine.testing.scripts import ANSWER, ResolverStatus, Tool, Turn, World
 
 _USAGES = (Usage(3, 2), Usage(0, 0), Usage(9, 1, 9), Usage(1, 9, 0, 1, 4), Usage(20, 20), Usage(0, 5))
 

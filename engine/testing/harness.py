@@ -22,8 +22,8 @@ from engine.run.timers import Clock
 from engine.store import MemoryStore, Step
 from engine.testing.recorded import Checked, check_journal
 from engine.testing.scripted import ScriptedModel, names_of, scripted_tools
+from engine.testing.scripts import World
 from engine.testing.virtual_time import VirtualLoop, in_virtual_time
-from engine.testing.worlds import World
 
 RUN = "run"
 """The id of the run at the top."""

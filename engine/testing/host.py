@@ -12,7 +12,7 @@ from engine.core.host import FULL
 from engine.core.messages import Usage
 from engine.core.state import ASKED, EXTERNAL, NO_TIME, State
 from engine.core.step import Compiled, suspended, wake_at
-from engine.testing.worlds import ANSWER, Tool, Turn, World
+from engine.testing.scripts import ANSWER, Tool, Turn, World
 
 Answered = Literal["granted", "refused", "expired", "nobody"]
 

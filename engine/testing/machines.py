@@ -10,17 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.policy import Policy
-from engine.core.state import State
+from engine.core.state import State, Used
 from engine.core.step import compile
 from engine.testing.coverage import SUITE
 from engine.testing.host import Host
+from engine.testing.scripts import ANSWER, Tool, Turn, World
 from engine.testing.strategies import turns
-from engine.testing.worlds import ANSWER, Tool, Turn, World
 from engine.verify.promises import ClaimWatch
 
 
@@ -54,6 +56,10 @@ class DriverMachine(RuleBasedStateMachine):
         """Let your driver see the event; what it did, as a decision. Only what ``agree`` looks at must be right."""
         raise NotImplementedError("say what your driver does on an event")
 
+    def drawn_turns(self) -> st.SearchStrategy[Turn]:
+        """The turns that are drawn, which end no run. What a driver cannot do is left out here."""
+        return turns(self.tools)
+
     def agree(self, observed: d.AnyDecision, expected: d.AnyDecision) -> bool:
         """Is this what was to be decided? By itself: the same ``gist``."""
         return gist(observed) == gist(expected)
@@ -74,9 +80,10 @@ class DriverMachine(RuleBasedStateMachine):
         return not self.host.ended
 
     @precondition(_going)
-    @rule(drawn=turns())
-    def turn(self, drawn: Turn) -> None:
+    @rule(data=st.data())
+    def turn(self, data: st.DataObject) -> None:
         """The model asks for tools or fails, and everything happens that comes of it, up to the next model call."""
+        drawn = data.draw(self.drawn_turns(), label="turn")
         tools = tuple(replace(tool, name=self._known(tool)) for tool in drawn.tools if tool.kind == "function")
         plain = replace(drawn, tools=tools, interrupt="", interrupt_tools="", interrupt_people="", untold=False, lost=0)
         self._play(plain)
@@ -118,11 +125,12 @@ class DriverMachine(RuleBasedStateMachine):
         SUITE.see(self.policy, self.pairs)
 
     def observed(self, event: e.AnyEvent, observed: d.AnyDecision, expected: d.AnyDecision) -> None:
-        """What your driver did on an event; laws first, since they say more."""
-        self.pairs.append((event, observed))
-        self.watch.see(event, replace_rule(observed))
+        """What your driver did on an event; where it is not what was wanted, laws first, since they say more."""
+        agreed = self.agree(observed, expected)
+        self.pairs.append((event, expected if agreed else observed))
+        self.watch.see(event, expected if agreed else _with_rules(observed, self.watch.ledger.used()))
         self.laws_and_claims_hold()
-        assert self.agree(observed, expected), self._told(f"decided: {gist(observed)}\nwanted:  {gist(expected)}")
+        assert agreed, self._told(f"decided: {gist(observed)}\nwanted:  {gist(expected)}")
 
     def _known(self, tool: Tool) -> str:
         return tool.name if not tool.registered or tool.name in self.tools else self.tools[0]
@@ -145,18 +153,18 @@ class DriverMachine(RuleBasedStateMachine):
         return "\n".join([problem, "the last events:", *last])
 
 
-def replace_rule(decision: d.AnyDecision) -> d.AnyDecision:
-    """The decision with a rule behind it, where a driver that knows no rules has named none."""
-    from msgspec import structs
-
+def _with_rules(decision: d.AnyDecision, used: Used) -> d.AnyDecision:
+    """The decision of a driver that knows no rules and keeps no sums, as the monitors want it."""
     named = "observed"
     if isinstance(decision, d.RunTools):
-        verdicts = tuple(structs.replace(v, because=v.because or named) for v in decision.verdicts)
-        decision = structs.replace(decision, verdicts=verdicts)
+        verdicts = tuple(structs.replace(verdict, because=named) for verdict in decision.verdicts)
+        return structs.replace(decision, verdicts=verdicts, because=named)
     if isinstance(decision, d.Stop | d.End):
-        close = tuple(structs.replace(reply, because=reply.because or named) for reply in decision.close)
+        close = tuple(structs.replace(reply, because=named) for reply in decision.close)
         decision = structs.replace(decision, close=close)
-    return structs.replace(decision, because=decision.because or named)
+    if isinstance(decision, d.End):
+        decision = structs.replace(decision, outcome=structs.replace(decision.outcome, used=used))
+    return structs.replace(decision, because=named)
 
 
 def gist(decision: d.AnyDecision) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from engine.clients.base import ModelError, OnDelta
 from engine.core.messages import Message, Reply, Request, ToolCall
 from engine.run.results import Answer, StopRun
 from engine.run.tools import Tool as RealTool
-from engine.testing.worlds import ANSWER, Tool, Turn, World
+from engine.testing.scripts import ANSWER, Tool, Turn, World
 
 
 class ScriptedModel:

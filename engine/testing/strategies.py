@@ -21,8 +21,8 @@ from engine.core.step import Compiled, compile
 from engine.testing import drawn_policies, drawn_worlds
 from engine.testing.drawn_events import hostile_events
 from engine.testing.host import Host, Step
+from engine.testing.scripts import ANSWER, ResolverStatus, Tool, Turn, World
 from engine.testing.witnesses import explore
-from engine.testing.worlds import ANSWER, ResolverStatus, Tool, Turn, World
 
 Scale = Literal["down", "as-is"]
 

@@ -19,7 +19,7 @@ from engine.core.machine.machine import Grant, Machine, Rule, Set
 from engine.core.policy import Ask, Finalize, Limit, Policy, ToolRule
 from engine.core.state import ASKED, WAITING, with_extra
 from engine.core.step import compile
-from engine.testing.worlds import Tool, Turn, World
+from engine.testing.scripts import Tool, Turn, World
 from engine.verify.explore import explore
 
 ONCE = policy(Limit(resource="tool_iterations", max=1, then=(Ask(up_to=2), Finalize())))

@@ -14,7 +14,7 @@ from engine.core.transcript import Transcript
 from engine.testing.drawn_events import hostile_events
 from engine.testing.drawn_questions import asking_policies, asking_worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.watch import Watch
 
 

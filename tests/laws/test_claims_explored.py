@@ -14,7 +14,7 @@ from engine.testing.drawn_claims import claims
 from engine.testing.drawn_policies import error_policies, policies
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.promises import ClaimWatch
 from engine.verify.prove import Prover
 from engine.verify.verdicts import Budget, Verdict

@@ -16,7 +16,7 @@ from engine.testing.drawn_policies import error_policies, policies
 from engine.testing.drawn_questions import asking_policies
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.compare import Compared, compare
 from engine.verify.outlooks import compared, of_decision
 from engine.verify.verdicts import Budget

@@ -30,7 +30,7 @@ from engine.core.policy import (
 from engine.core.step import compile
 from engine.core.vocabulary import RESOURCES
 from engine.testing.host import Host
-from engine.testing.worlds import Tool, Turn, World
+from engine.testing.scripts import Tool, Turn, World
 from engine.verify.explore import Exploration, explore, reachable
 
 ASKABLE: tuple[ResourceName, ...] = ("tool_iterations", "tool_calls", "unknown_tools", "llm_attempts", "tokens", "cost")

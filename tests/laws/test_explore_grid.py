@@ -39,7 +39,7 @@ from engine.core.vocabulary import RESOURCES
 from engine.testing.drawn_policies import AMOUNTS, COUNTED, error_policies, policies
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.explore import Exploration, explore, reachable
 
 MAXIMA = (0, 1, 2, 5)

@@ -37,7 +37,7 @@ from engine.core.state import ClientInfo
 from engine.core.step import compile
 from engine.core.switching import Switching
 from engine.testing.host import Host
-from engine.testing.worlds import Tool, Turn, World
+from engine.testing.scripts import Tool, Turn, World
 from engine.verify.explore import explore
 from engine.verify.watch import Watch
 

@@ -18,7 +18,7 @@ from engine.testing.drawn_policies import error_policies, policies
 from engine.testing.drawn_questions import asking_policies, asking_worlds
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify import passages
 from policy_lang.graph.life import life, never_fires
 from policy_lang.graph.picture import Picture

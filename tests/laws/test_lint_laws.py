@@ -19,7 +19,7 @@ from engine.core.policy import Policy
 from engine.core.step import compile
 from engine.core.vocabulary import PLACEHOLDERS
 from engine.testing.host import Host
-from engine.testing.worlds import Tool, Turn, World
+from engine.testing.scripts import Tool, Turn, World
 from engine.verify.reference_breaker import Done, trips
 from engine.verify.unfired import decided
 from policy_lang import checks

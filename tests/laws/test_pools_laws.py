@@ -21,7 +21,7 @@ from engine.testing.drawn_pools import OWNER, drawn_pools, refusal
 from engine.testing.drawn_questions import asking_policies
 from engine.testing.drawn_worlds import worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.watch import Watch
 
 POLICIES = st.one_of(policies(), plain_policies(), error_policies(), asking_policies())

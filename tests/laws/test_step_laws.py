@@ -17,7 +17,7 @@ from engine.testing.drawn_events import hostile_events
 from engine.testing.drawn_policies import error_policies, plain_policies, policies
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host, Step
-from engine.testing.worlds import Turn, World
+from engine.testing.scripts import Turn, World
 from engine.verify.watch import Watch
 
 ANY_POLICY, ANY_WORLD = st.one_of(policies(), error_policies()), st.one_of(worlds(), error_worlds())

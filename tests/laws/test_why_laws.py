@@ -22,7 +22,7 @@ from engine.testing.drawn_policies import error_policies, policies
 from engine.testing.drawn_questions import asking_policies, asking_worlds
 from engine.testing.drawn_worlds import error_worlds, worlds
 from engine.testing.host import Host, Step
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from policy_lang.why import Explainer, Explanation, fields, questions, variables
 
 ANY_POLICY = st.one_of(policies(), error_policies(), asking_policies())

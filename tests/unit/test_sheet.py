@@ -15,7 +15,7 @@ from engine.core.step import compile
 from engine.testing.drawn_policies import error_policies
 from engine.testing.drawn_worlds import error_worlds
 from engine.testing.host import Host
-from engine.testing.worlds import World
+from engine.testing.scripts import World
 from engine.verify.sheet import Line, Sheet, sheet
 from engine.verify.verdicts import Budget
 
