@@ -24,12 +24,13 @@ settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 
 SLOW = (
     "test_explore_grid.py",
+    "test_ledger_grid.py",
     "test_journal_kills.py",
     "test_journal_kills_host.py",
     "test_journal_kills_people.py",
     "test_pre_commit.py",
 )
-"""What takes minutes: every state of a grid of policies, a death at every write, a real installation of the hooks."""
+"""What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real installation of the hooks."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
