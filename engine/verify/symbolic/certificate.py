@@ -96,7 +96,7 @@ def _one(proof: Mapping[str, Any], policy: Policy, until: float, made: Made) -> 
     try:
         facts = [[Fact.read(fact) for fact in shape] for shape in proof["facts"]]
         wrong = recheck(encodings, facts, until)
-        promised = promises(policy, until, made)
+        promised = promises(policy, until, made, tree=not proof["agent"])
     except ValueError as problem:
         raise NoCertificate(str(problem)) from None
     except OutOfTime as over:

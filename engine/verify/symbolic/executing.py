@@ -7,10 +7,12 @@ The arithmetic of amounts is no data like the machine's rules, so the functions 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from engine.verify.symbolic.terms import Term, Truth, eq, every, le, minus, no, number, plus, symbol
+from engine.verify.symbolic.terms import Term, Truth, either, eq, every, le, minus, no, number, plus, symbol
 
 T = TypeVar("T")
 
@@ -60,18 +62,18 @@ class Number:
         self.term = term
 
     def __add__(self, other: Any) -> Any:
-        return _number(plus(self.term, term_of(other)))
+        return number_of(plus(self.term, term_of(other)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return _number(minus(self.term, term_of(other)))
+        return number_of(minus(self.term, term_of(other)))
 
     def __rsub__(self, other: Any) -> Any:
-        return _number(minus(term_of(other), self.term))
+        return number_of(minus(term_of(other), self.term))
 
     def __neg__(self) -> Any:
-        return _number(minus(0, self.term))
+        return number_of(minus(0, self.term))
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Number):
@@ -113,7 +115,8 @@ def term_of(value: Any) -> Term:
     return value.term if isinstance(value, Number) else int(value)
 
 
-def _number(term: Term) -> Any:
+def number_of(term: Term) -> Any:
+    """A term as code that is run on symbols has it."""
     return Number(term) if isinstance(term, str) else term
 
 
@@ -128,6 +131,37 @@ class Way(Generic[T]):
 
     when: Truth
     result: T
+
+
+def largest(*values: Any) -> Any:
+    """``max`` as a term, without asking which it is."""
+    return _chosen(values, lambda a, b: le(b, a))
+
+
+def least(*values: Any) -> Any:
+    """``min`` in the same way."""
+    return _chosen(values, lambda a, b: le(a, b))
+
+
+def _chosen(values: tuple[Any, ...], first: Callable[[Term, Term], Truth]) -> Any:
+    every_one = tuple(values[0]) if len(values) == 1 else values
+    found = term_of(every_one[0])
+    for value in every_one[1:]:
+        other = term_of(value)
+        found = either(first(found, other), found, other)
+    return number_of(found)
+
+
+@contextmanager
+def as_terms(module: ModuleType) -> Iterator[None]:
+    """``max`` and ``min`` in a module are terms here: of many of them, so many ways need not be looked at."""
+    replaced: dict[str, Any] = {"max": largest, "min": least}
+    vars(module).update(replaced)
+    try:
+        yield
+    finally:
+        for name in replaced:
+            delattr(module, name)
 
 
 def ways(code: Callable[[], T]) -> Iterator[Way[T]]:

@@ -10,8 +10,10 @@ from engine.core.machine.build import build
 from engine.core.machine.machine import Machine
 from engine.core.policy import Policy
 from engine.verify.prove import Progress, silent
+from engine.verify.symbolic import ledger
 from engine.verify.symbolic.amounts import PROMISES, Answer, ask_about_amounts
 from engine.verify.symbolic.laws import LawsProof, laws_for_all_numbers
+from engine.verify.symbolic.ledger import Kept, ask_about_the_ledger
 from engine.verify.symbolic.playing import play, reaching
 from engine.verify.verdicts import Budget, Result, Verdict
 
@@ -71,15 +73,26 @@ def prove_for_all_numbers(
     """Verdicts about laws and amounts. Raises ``NoSolver``."""
     began = time.perf_counter()
     progress("amounts, for all numbers", 0, 0)
-    promised = promises(policy, began + budget.seconds, made)
+    promised = promises(policy, began + budget.seconds, made, tree=not agent)
     left = replace(budget, seconds=max(0.0, began + budget.seconds - time.perf_counter()))
     laws = laws_for_all_numbers(policy, left, made=made, progress=progress)
     return SymbolicProof(agent, laws, promised, time.perf_counter() - began)
 
 
-def promises(policy: Policy, until: float, made: Callable[[Policy], Machine] = build) -> tuple[Promised, ...]:
-    """What is promised about amounts. Raises ``NoSolver``."""
-    return tuple(_promised(policy, answer) for answer in ask_about_amounts(policy, until, made))
+def promises(
+    policy: Policy, until: float, made: Callable[[Policy], Machine] = build, *, tree: bool = True
+) -> tuple[Promised, ...]:
+    """What is promised about amounts, and, with ``tree``, about the ledger of one. Raises ``NoSolver``."""
+    promised = [_promised(policy, answer) for answer in ask_about_amounts(policy, until, made)]
+    shares = any(limit.scope == "subtree" for limit in policy.limits)
+    if tree and (policy.agents is not None or policy.agent or shares):
+        promised += [_kept(kept) for kept in ask_about_the_ledger(until)]
+    return tuple(promised)
+
+
+def _kept(kept: Kept) -> Promised:
+    result: Result = "refuted" if kept.shown else "unknown" if kept.why else "proved"
+    return Promised(kept.promise, "the ledger", result, ledger.PROMISES[kept.promise], kept.why, kept.shown)
 
 
 def _promised(policy: Policy, answer: Answer) -> Promised:
