@@ -30,7 +30,8 @@ SLOW = (
     "test_journal_kills_people.py",
     "test_pre_commit.py",
 )
-"""What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real installation of the hooks."""
+"""What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real
+installation of the hooks."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
