@@ -93,6 +93,7 @@ class _Comparing:
 
     def compare(self, agent: str) -> Compared:
         began = time.perf_counter()
+        self._only_in_one()
         short = self._search("simple runs", plain=True)
         self._confirm(short.partings)
         if needs_past(self.policies):
@@ -113,6 +114,13 @@ class _Comparing:
             time.perf_counter() - began,
         )
         return Compared(agent, result, shown, unplayed, why, self._assumptions(), effort)
+
+    def _only_in_one(self) -> None:
+        """What only one of the machines can be told is followed by neither search."""
+        old, new = ("unstarted" in compiled.machine.events for compiled in self.compiled)
+        if old != new:
+            words = "a tool that has not started: run -> skip" if new else "a tool that has not started: skip -> run"
+            self.unplayed[words] = "stricter" if new else "looser"
 
     def _search(self, what: str, *, plain: bool) -> Joined:
         return joined(

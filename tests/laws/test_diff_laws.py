@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from engine.verify.compare import Compared, compare
 from engine.verify.outlooks import compared, of_decision
 from engine.verify.verdicts import Budget
 
-BUDGET = Budget(states=6_000, seconds=20.0)
+BUDGET = Budget(states=3_000, seconds=20.0)
 DRAWN = st.one_of(policies(3), error_policies(3), asking_policies())
 
 
@@ -31,14 +32,14 @@ def known(old: Policy, new: Policy) -> Compared:
     return found
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(DRAWN)
 def test_a_policy_is_equivalent_to_itself(policy: Policy) -> None:
     found = known(policy, policy)
     assert (found.result, found.shown, found.unplayed) == ("equivalent", (), ())
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(DRAWN, st.randoms(use_true_random=False))
 def test_order_and_names_never_count(policy: Policy, random: Any) -> None:
     def mixed(part: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -64,7 +65,7 @@ def changed(draw: st.DrawFn) -> tuple[Policy, Policy, int]:
     return policy, Policy(**{**dict(policy), "limits": limits}), more
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(changed())
 def test_with_more_of_one_limit_no_policy_is_stricter(drawn: tuple[Policy, Policy, int]) -> None:
     old, new, _ = drawn
@@ -72,7 +73,7 @@ def test_with_more_of_one_limit_no_policy_is_stricter(drawn: tuple[Policy, Polic
     assert known(new, old).result != "looser"
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.one_of(changed().map(lambda drawn: drawn[:2]), st.tuples(policies(3), policies(3))))
 def test_what_is_shown_happens_on_both_steps(drawn: tuple[Policy, Policy]) -> None:
     found = known(*drawn)
@@ -93,12 +94,26 @@ def test_what_is_shown_happens_on_both_steps(drawn: tuple[Policy, Policy]) -> No
         assert compared(one, other) == (shown.run.old, shown.run.new)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(changed().map(lambda drawn: drawn[:2]), st.tuples(policies(2), policies(2))),
     st.lists(st.one_of(worlds(), error_worlds()), min_size=6, max_size=12),
 )
 def test_no_run_that_can_be_drawn_refutes_a_verdict(drawn: tuple[Policy, Policy], tried: list[World]) -> None:
+    never_refuted(drawn, tried)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), derandomize=False)
+@given(
+    st.one_of(changed().map(lambda drawn: drawn[:2]), st.tuples(policies(2), policies(2))),
+    st.lists(st.one_of(worlds(), error_worlds()), min_size=12, max_size=20),
+)
+def test_nor_does_any_of_very_many(drawn: tuple[Policy, Policy], tried: list[World]) -> None:
+    never_refuted(drawn, tried)
+
+
+def never_refuted(drawn: tuple[Policy, Policy], tried: list[World]) -> None:
     """A drawn run that is decided otherwise is of a direction that the verdict names."""
     result = known(*drawn).result
     allowed = {
