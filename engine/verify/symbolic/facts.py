@@ -20,6 +20,7 @@ from engine.verify.explore import Search
 from engine.verify.small_numbers import with_small_numbers
 from engine.verify.successors import JUDGED, names_of
 from engine.verify.symbolic.encoding import REFUSED, Encoding
+from engine.verify.symbolic.solver import OutOfTime
 from engine.verify.symbolic.terms import Term, Truth, eq, every, le, minus, no, some
 
 Values = tuple[int, ...]
@@ -83,7 +84,7 @@ def _in_class(a: Term, x: int) -> Truth:
 Made = Callable[[Policy], Machine]
 """A policy to its machine."""
 
-_STATES, _SECONDS = 6_000, 4.0
+_STATES, _SECONDS = 6_000, 10.0
 """States of one small policy that are looked at, and time for all of them."""
 
 
@@ -119,8 +120,8 @@ class Sample:
     states: tuple[Values, ...]
 
 
-def guesses(found: Iterable[Sample], encoding: Encoding) -> tuple[list[Fact], list[Fact]]:
-    """Simple facts, and those about two or three parts at once, which are many."""
+def guesses(found: Iterable[Sample], encoding: Encoding, until: float = float("inf")) -> tuple[list[Fact], list[Fact]]:
+    """Simple facts, and those about two or three parts at once, which are many. Raises ``OutOfTime``."""
     columns: dict[int, set[Values]] = defaultdict(set)
     names: tuple[str, ...] = ()
     for sample in found:
@@ -133,6 +134,8 @@ def guesses(found: Iterable[Sample], encoding: Encoding) -> tuple[list[Fact], li
     for phase in sorted(live & set(columns)):
         guessing = _Guessing(phase, names, columns[phase], encoding)
         simple += guessing.simple()
+        if time.perf_counter() > until:
+            raise OutOfTime("its time was over")
         together += guessing.together()
     if REFUSED in encoding.names and columns:
         every = {state for phase, states in columns.items() if phase != Phase.ENDED for state in states}

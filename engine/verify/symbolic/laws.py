@@ -116,7 +116,7 @@ def _proved(policy: Policy, encoding: Encoding, made: Made, until: float) -> tup
     def among(small: Policy) -> Machine:
         return around(made(small), small, FREE)
 
-    simple, together = guesses(samples(policy, among, until), encoding)
+    simple, together = guesses(samples(policy, among, until), encoding, until)
     broken: dict[str, str] = {}
     kept: tuple[Fact, ...] = ()
     for facts in (simple, [*simple, *together]):
