@@ -128,7 +128,8 @@ class DriverMachine(RuleBasedStateMachine):
         """What your driver did on an event; where it is not what was wanted, laws first, since they say more."""
         agreed = self.agree(observed, expected)
         self.pairs.append((event, expected if agreed else observed))
-        self.watch.see(event, expected if agreed else _with_rules(observed, self.watch.ledger.used()))
+        used = expected.outcome.used if isinstance(expected, d.End) else self.watch.ledger.used()
+        self.watch.see(event, expected if agreed else _with_rules(observed, used))
         self.laws_and_claims_hold()
         assert agreed, self._told(f"decided: {gist(observed)}\nwanted:  {gist(expected)}")
 
