@@ -30,7 +30,7 @@ class RoundSight(FailureSight):
 
     def _proposed(self, decision: d.AnyDecision) -> None:
         """What is decided about the calls of a reply, as they come or once a person has answered."""
-        if isinstance(decision, d.Suspend) and decision.requests[0].kind == "extension":
+        if isinstance(decision, d.Suspend) and decision.requests and decision.requests[0].kind == "extension":
             if decision.requests[0].resource in ("tool_iterations", "tool_calls", "unknown_tools"):
                 self._questioned(decision, reply=True)
         elif isinstance(decision, d.Resolve):

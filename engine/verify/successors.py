@@ -83,7 +83,7 @@ class Successors:
 
 def successors(machine: Machine, laws: Laws, max_open: int) -> Successors:
     """Generate and load. A round has at most ``max_open`` calls."""
-    return _Writer(machine, laws, max_open).write()
+    return Writer(machine, laws, max_open).write()
 
 
 def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
@@ -92,7 +92,9 @@ def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
     return (*variables, *BESIDE, *(g.name for g in laws.ghosts))
 
 
-class _Writer:
+class Writer:
+    """Writes them. What every notation of the same graph shares is in ``options``."""
+
     def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
         self.machine, self.laws, self.max_open = machine, laws, max_open
         self.names = names_of(machine, laws)
@@ -117,37 +119,45 @@ class _Writer:
         ]
         return "\n".join([*head, *body])
 
-    def _event(self, kind: EventKind, phase: int) -> Iterator[str]:
+    def options(self, kind: EventKind, phase: int) -> Iterator[list[Reaction]]:
+        """The ways in which the event can come in this phase, each with its rules: the first that may fire does."""
         distinct: dict[tuple[tuple[str, Expr, tuple[str, ...]], ...], list[Reaction]] = {}
         for tried in self._tried(kind):
             for chain in self._chains(kind, phase, tried):
                 distinct.setdefault(tuple((r.rule.id, r.guard, r.lines) for r in chain), chain)
-        may = self._comes(kind, phase)
+        yield from distinct.values()
+
+    def _event(self, kind: EventKind, phase: int) -> Iterator[str]:
+        chains, may = list(self.options(kind, phase)), self.comes(kind, phase)
         if may:
             yield f"    if {may}:"
         indent = "        " if may else "    "
-        for chain in distinct.values():
+        for chain in chains:
             for position, reaction in enumerate(chain):
                 yield from self._branch(kind, reaction, first=position == 0, indent=indent)
 
-    def _comes(self, kind: EventKind, phase: int) -> str:
+    def comes(self, kind: EventKind, phase: int) -> str:
         """When the event can come, as Python; empty for always."""
-        when, may = assume(kind.when, {"phase": phase}), self._may(kind, phase)
-        return " and ".join([*([may] if may else []), *([f"({to_python(when)})"] if when != TRUE else [])])
+        when = self.when(kind, phase)
+        return "" if when == TRUE else to_python(when)
 
-    def _may(self, kind: EventKind, phase: int) -> str:
+    def when(self, kind: EventKind, phase: int) -> Expr:
+        """When the event can come in this phase."""
+        return all_of(self._may(kind, phase), assume(kind.when, {"phase": phase}))
+
+    def _may(self, kind: EventKind, phase: int) -> Expr:
         """When the event can come, as far as the machine's own variables do not say."""
         may = {
-            "tool": f"{JUDGED} < {self.max_open}",
-            "judged": f"{JUDGED} > 0",
-            "granted": f"{HELD} > 0",
-            "withheld": f"{HELD} > 0",
+            "tool": Not(Le(Lit(self.max_open), Var(JUDGED))),
+            "judged": Not(Le(Var(JUDGED), Lit(0))),
+            "granted": Not(Le(Var(HELD), Lit(0))),
+            "withheld": Not(Le(Var(HELD), Lit(0))),
         }
         if self.asks:
-            may |= dict.fromkeys(("tool_end", "tool_ends", "unstarted"), f"open > {HELD}")
+            may |= dict.fromkeys(("tool_end", "tool_ends", "unstarted"), Not(Le(Var("open"), Var(HELD))))
         if phase == Phase.CALLING and kind.name != "failed":
-            return f"{FAILING} == 0"
-        return may.get(kind.name, "")
+            return Eq(Var(FAILING), Lit(0))
+        return may.get(kind.name, TRUE)
 
     def _branch(self, kind: EventKind, reaction: Reaction, *, first: bool, indent: str) -> Iterator[str]:
         number = len(self.branches)
@@ -199,10 +209,10 @@ class _Writer:
         seen = observe(self.laws.plans, kind.name, fields, rule.effect)
         watched = _Watched(self.laws, seen)
         after = {u.var: _python(u, u.var, fields) for u in rule.updates if not isinstance(u, Count)} | watched.after()
-        judged = self._judged(kind, rule)
+        judged = self.judged(kind, rule)
         if judged:
             after[JUDGED] = judged
-        after |= _beside(kind, rule)
+        after |= beside(kind, rule)
         yield "fired[#] += 1"
         yield from watched.prepared
         yield from watched.held
@@ -214,7 +224,7 @@ class _Writer:
         yield f"{indent}n = ({', '.join(after.get(name, name) for name in self.names)},)"
         yield f"{indent}if n not in seen: seen[n] = (s, #); push(n)"
 
-    def _judged(self, kind: EventKind, rule: Rule) -> str:
+    def judged(self, kind: EventKind, rule: Rule) -> str:
         if kind.name == "tool" and rule.effect.kind != "again":
             return f"{JUDGED} + 1"
         if kind.name in ("tool_end", "unstarted") and rule.effect.kind == "again":
@@ -222,7 +232,7 @@ class _Writer:
         return "0" if kind.name in ("round", "judged") else ""
 
 
-def _beside(kind: EventKind, rule: Rule) -> dict[str, str]:
+def beside(kind: EventKind, rule: Rule) -> dict[str, str]:
     """What becomes of the calls that are held, and of a failure that is being decided."""
     after = {}
     if kind.name == "tool" and rule.effect.kind == "ask":
