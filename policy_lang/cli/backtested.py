@@ -163,7 +163,8 @@ def document(against: str, tested: Sequence[Tested]) -> str:
         "used": vars(_sum(one.used for one in tested)),
         "saved": vars(saved),
     }
-    return json.dumps({"against": against, "runs": [_run_json(one) for one in tested], "totals": totals}, indent=2)
+    told = {"version": 1, "against": against, "runs": [_run_json(one) for one in tested], "totals": totals}
+    return json.dumps(told, indent=2)
 
 
 def _run_json(one: Tested) -> dict[str, Any]:

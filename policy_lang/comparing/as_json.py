@@ -17,9 +17,13 @@ from policy_lang.comparing.verdict import Difference
 from policy_lang.comparing.versions import Version
 
 
+VERSION = 1
+"""Of the document: what is added to it leaves this as it is."""
+
+
 def document(made: Sequence[Difference]) -> str:
     """All files with all differences."""
-    return json.dumps({"policies": [_file(one) for one in made]}, indent=2, ensure_ascii=False)
+    return json.dumps({"version": VERSION, "policies": [_file(one) for one in made]}, indent=2, ensure_ascii=False)
 
 
 def _file(made: Difference) -> dict[str, Any]:
