@@ -1,4 +1,4 @@
-"""What a suite's own runs look at of their policies, as a section of pytest's report: for tests with ``engine.testing``.
+"""What a suite's own runs look at of their policies, a section of pytest's report: for tests with ``engine.testing``.
 
 Registered by the plugin where coverage is asked for, so that nobody else pays. Runs in several processes are added up.
 """

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from run_trees import Killed, Mortal
-from shuffled_loop import shuffled
 
 from engine.clients.base import ModelError
 from engine.core import decisions as d
@@ -25,6 +24,7 @@ from engine.run import sizes
 from engine.run.agents import Agent
 from engine.run.booking import Account
 from engine.run.driver import Driver
+from engine.testing import in_virtual_time
 
 FINALIZE = (Finalize(),)
 
@@ -241,10 +241,10 @@ def play(seed, order, *, deaths=0.0, cancel_after=None, large=False, killed_at=N
     Account.book = watched
     try:
         try:
-            result, tree = shuffled(order, main)
+            result, tree = in_virtual_time(order, main)
         except Killed:
             journal.revive()
-            result, tree = shuffled(order, functools.partial(main, resumed=True))
+            result, tree = in_virtual_time(order, functools.partial(main, resumed=True))
     finally:
         Account.book = book
     if result is not None:
