@@ -15,7 +15,7 @@ from typing import NamedTuple
 from engine.core.machine.build import build
 from engine.core.machine.expr import evaluate, names
 from engine.core.machine.interpret import Reaction
-from engine.core.machine.machine import EventKind, Machine, Rule, Sort
+from engine.core.machine.machine import EventKind, Machine, Phase, Rule, Sort
 from engine.core.machine.monitors import Laws
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.policy import Policy
@@ -91,18 +91,34 @@ def coverable(policy: Policy, budget: Budget, progress: Progress = unheard) -> C
         cut = search.run(budget.states, until, progress)
     fired = search.fired_rules()
     there = [rule for rules in machine.rules.values() for rule in rules if fired.get(rule.id)]
-    rules = {rule.id: rule for rule in there if not _too_late(rule.id)}
+    rules = {rule.id: rule for rule in there if not _too_late(rule.id) and not _too_early(rule, plans)}
     return Coverable(rules, frozenset(_points(machine, plans, search)), cut, len(search.seen))
 
 
 def _told(machine: Machine) -> Machine:
-    return replace(machine, events={name: kind for name, kind in machine.events.items() if name not in UNTOLD})
+    """Without what no test can say. That a host makes an attempt again by itself is such a thing too, and so is a
+    function of the host that fails, or chooses a step."""
+    events = {name: kind for name, kind in machine.events.items() if name not in UNTOLD}
+    events["attempt"] = replace(events["attempt"], phases=frozenset((Phase.WAITING,)))
+    fields = tuple(replace(f, values=_ANSWER.get(f.name, f.values)) for f in events["resolved"].fields)
+    events["resolved"] = replace(events["resolved"], fields=fields)
+    return replace(machine, events=events)
+
+
+_ANSWER = {"ok": (1,), "chosen": (0,)}
+"""What a function of the host answers in a test."""
 
 
 def _too_late(id: str) -> bool:
     """What a deadline does to an event that comes after it. In a test the clock rings first, but for a call."""
     event, _, rest = id.partition(".")
     return rest.startswith("late.") and event not in ("call", "tick")
+
+
+def _too_early(rule: Rule, plans: tuple[Plan, ...]) -> bool:
+    """A run starts with all of what is limited per run: only others can have used what there is of other limits."""
+    limit = rule.effect.limit
+    return rule.id.startswith("start.") and limit >= 0 and plans[limit].limit.scope in (None, "run")
 
 
 def _points(machine: Machine, plans: tuple[Plan, ...], search: Search) -> Iterator[Point]:
@@ -127,10 +143,15 @@ def _comes(kinds: list[EventKind], kept: list[str], state: State) -> bool:
     return any(state[0] in kind.phases and evaluate(kind.when, values, {}) for kind in kinds)
 
 
-def runs_to(policy: Policy, wanted: frozenset[str], budget: Budget) -> Iterator[tuple[str, tuple[TraceStep, ...]]]:
-    """Shortest runs that end with one of these rules (by id), a few for each: simple ones before others."""
+def runs_to(policy: Policy, wanted: set[str], budget: Budget) -> Iterator[tuple[str, tuple[TraceStep, ...]]]:
+    """Shortest runs that end with one of these rules (by id), a few for each: simple ones before others.
+
+    Whoever has what it wanted of a rule takes it out of ``wanted``; once that is empty nothing more is searched for.
+    """
     until = time.perf_counter() + budget.seconds
     for world in _SIMPLE:
+        if not wanted:
+            return
         machine = _told(around(build(policy), policy, world))
         search = Search(machine, Laws((), (), plans_of(policy)), budget.open)
         with uncollected():
@@ -144,7 +165,7 @@ def runs_to(policy: Policy, wanted: frozenset[str], budget: Budget) -> Iterator[
 class _Firsts:
     """The first branches of the wanted rules, in the order in which a search has met their states."""
 
-    def __init__(self, search: Search, wanted: frozenset[str]) -> None:
+    def __init__(self, search: Search, wanted: set[str]) -> None:
         self.search = search
         self.found: dict[str, list[list[Branch]]] = {id: [] for id in wanted}
         self.kinds: set[tuple[str, tuple[tuple[str, int], ...]]] = set()

@@ -59,9 +59,13 @@ class Progress:
         self.next = 0.0
 
     def __call__(self, what: str, states: int, depth: int) -> None:
+        self.tell(f"{what}: {states:,} states, depth {depth}")
+
+    def tell(self, what: str) -> None:
+        """The same in words of one's own."""
         if self.shown and time.monotonic() >= self.next:
             self.next = time.monotonic() + _OFTEN
-            text = self.clean(f"{self.path}: {what}: {states:,} states, depth {depth}")[:100]
+            text = self.clean(f"{self.path}: {what}")[:100]
             print(f"\r{text:<{self.written}}", end="", file=sys.stderr, flush=True)
             self.written = len(text)
 

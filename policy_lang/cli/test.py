@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.terminal import in_colour
-from policy_lang.cli.test_measures import Measures, add_measures
+from policy_lang.cli.test_options import Unmeasured, add_measures, measures, wrong
 from policy_lang.walking import policy_files
 
 if TYPE_CHECKING:
+    from policy_lang.cli.test_measures import Measures
     from policy_lang.testing.formats import Ran
     from policy_lang.testing.loading import Suite
 
@@ -56,11 +57,14 @@ def run(args: argparse.Namespace) -> int:
     named = args.files or ["."]
     ran: list[Ran] = []
     shown = _Shown(args)
-    measures = Measures(args)
+    if problem := wrong(args):
+        print(f"policy test: {problem}", file=sys.stderr)
+        return USAGE
+    measured = _measures(args)
     found = 0
     for path in _files(named):
         found += 1
-        one = _one(path, args, shown, measures)
+        one = _one(path, args, shown, measured)
         if one is not None:
             ran.append(one)
         if args.exitfirst and shown.failed:
@@ -68,21 +72,29 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print(f"policy test: no *.policy files in {', '.join(named)}", file=sys.stderr)
         return USAGE
-    shown.end(ran, measures)
+    shown.end(ran, measured)
     if args.junit and not _written(args.junit, ran):
         return USAGE
     if any(one.errors for one in ran):
         return USAGE
-    if shown.failed or measures.found:
+    if shown.failed or measured.found:
         return FINDINGS
     return FINDINGS if args.fail_on_empty and not any(one.results for one in ran) else CLEAN
 
 
-def _one(path: str, args: argparse.Namespace, shown: _Shown, measures: Measures) -> Ran | None:
+def _measures(args: argparse.Namespace) -> Measures | Unmeasured:
+    if not measures(args):
+        return Unmeasured()
+    from policy_lang.cli.test_measures import Measures  # searches fetch much
+
+    return Measures(args)
+
+
+def _one(path: str, args: argparse.Namespace, shown: _Shown, measured: Measures | Unmeasured) -> Ran | None:
     """Run the tests of a file; ``None`` if it has none that are wanted."""
     from policy_lang.testing import has_tests
 
-    if not has_tests(path) and not measures.asked:
+    if not has_tests(path) and not measured.asked:
         return None
     from policy_lang.testing.loading import load
 
@@ -91,7 +103,7 @@ def _one(path: str, args: argparse.Namespace, shown: _Shown, measures: Measures)
         return shown.broken(suite)
     cases = [case for case in suite.cases if _wanted(f"{path}::{case.name}", args.k)]
     if not cases:
-        measures.take(suite, [], passed=True)
+        measured.take(suite, [], passed=True)
         return None
     from policy_lang.testing.formats import Ran
     from policy_lang.testing.outcome import run
@@ -103,7 +115,7 @@ def _one(path: str, args: argparse.Namespace, shown: _Shown, measures: Measures)
         shown.result(ran)
         if args.exitfirst and shown.failed:
             break
-    measures.take(suite, cases, passed=all(result.failure is None for result in ran.results))
+    measured.take(suite, cases, passed=all(result.failure is None for result in ran.results))
     return ran
 
 
@@ -156,16 +168,16 @@ class _Shown:
         if not self.quiet:
             print(failed(ran.path, result, ran.sources, self.paint), end="\n\n", flush=True)
 
-    def end(self, ran: list[Ran], measures: Measures) -> None:
+    def end(self, ran: list[Ran], measured: Measures | Unmeasured) -> None:
         """What it all comes to."""
         if self.quiet:
             from policy_lang.testing.formats import as_json
 
-            print(as_json(ran, measures.data()))
+            print(as_json(ran, measured.data()))
             return
         if len(self.failed) > 1:
             print("\n".join(f"{self.paint('FAILED', 'bad')} {name}" for name in self.failed))
-        print("\n".join([self._summary(ran), *measures.summary()]))
+        print("\n".join([self._summary(ran), *measured.summary()]))
 
     def _summary(self, ran: list[Ran]) -> str:
         files, tests = sum(bool(one.results) for one in ran), self.passed + len(self.failed)

@@ -6,7 +6,7 @@ at all (what the ledger of a tree shows, calls that a provider executes, text th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.core import decisions as d
 from engine.core import events as e
@@ -29,15 +29,30 @@ class Untellable(Exception):
     """Something of a run that no test can say."""
 
 
-def block(title: str, agent: str, played: Sequence[Played], compiled: Compiled, claim: Claim | None = None) -> str:
-    """The test as ``policy fmt`` has it, with a line end after it. Raises ``Untellable``."""
-    given = _given(played)
-    lines = [f"  given {given}"] if given else []
-    lines += [f"  when {text}{times}" for text, times in _folded(_events(played))]
+def block(
+    title: str,
+    agent: str,
+    played: Sequence[Played],
+    compiled: Compiled,
+    claim: Claim | None = None,
+    *,
+    used: Mapping[str, int] | None = None,
+) -> str:
+    """The test as ``policy fmt`` has it, with a line end after it. Raises ``Untellable``.
+
+    ``used`` is what the run itself has used before the events that follow its start, where some are left out.
+    """
+    given = ", ".join(filter(None, (_given(played), *(f"{name} {n}" for name, n in (used or {}).items()))))
+    lines = [f"given {given}"] if given else []
+    lines += [f"when {text}{times}" for text, times in _folded(_events(played))]
     expected = [*_expected(played), *_counts(played, compiled, claim)]
     if not expected:
         raise Untellable("what is decided at its end")
-    lines += [f"  expect {text}" for text in expected]
+    return block_of(title, agent, [*lines, *(f"expect {text}" for text in expected)])
+
+
+def block_of(title: str, agent: str, lines: Sequence[str]) -> str:
+    """A test of these lines, as ``policy fmt`` has it."""
     whose = f" as {quoted(agent)}" if agent else ""
     text = "\n".join([f"test {quoted(title)}{whose} {{", *lines, "}"])
     return formatted(f"{_HEADER}{text}\n").removeprefix(_HEADER)
@@ -206,4 +221,4 @@ def _counts(played: Sequence[Played], compiled: Compiled, claim: Claim | None) -
 
 _COUNTS = ("llm_calls", "llm_attempts", "tool_iterations", "tool_calls", "unknown_tools")
 
-__all__ = ["Untellable", "block", "quoted"]
+__all__ = ["Untellable", "block", "block_of", "quoted"]

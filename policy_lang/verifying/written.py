@@ -39,7 +39,7 @@ class Testing:
             if not played:
                 continue
             try:
-                text = block(title, agent, _shortened(played), compiled, claim)
+                text = block(title, agent, shortened(played), compiled, claim)
             except Untellable as problem:
                 why = f"a test cannot say {problem}"
                 continue
@@ -51,10 +51,11 @@ class Testing:
     def _passes(self, title: str, text: str) -> bool:
         from policy_lang.testing.outcome import run
 
-        cases = [case for case in self._cases(f"\n{text}") if case.name == title]
+        cases = [case for case in self.cases(f"\n{text}") if case.name == title]
         return bool(cases) and run(self.top, cases[-1]).failure is None
 
-    def _cases(self, more: str = "") -> list[Case]:
+    def cases(self, more: str = "") -> list[Case]:
+        """The tests of the file as it is now, with ``more`` text behind it."""
         file = stored.load(self.path)
         text = file.data.decode("utf-8-sig", "replace") + more
         folder = os.path.realpath(self.root) if self.root is not None else os.path.dirname(file.place)
@@ -62,7 +63,7 @@ class Testing:
 
     def append(self, tests: Sequence[Written]) -> list[str]:
         """Append those that are not there yet, by name; the names of those that were. Raises ``stored.NotWritten``."""
-        known = {case.name for case in self._cases() if not case.imported}
+        known = {case.name for case in self.cases() if not case.imported}
         new = [test for test in tests if test.text and test.title not in known]
         if new:
             file = stored.load(self.path)
@@ -73,7 +74,7 @@ class Testing:
         return [test.title for test in new]
 
 
-def _shortened(played: Sequence[Played]) -> Sequence[Played]:
+def shortened(played: Sequence[Played]) -> Sequence[Played]:
     """Without what a ledger shows of nothing."""
     return [step for step in played if not _empty(step)]
 

@@ -270,3 +270,127 @@ def test_a_threshold_is_a_percentage(folder: Path) -> None:
     result = policy(folder, "--threshold", "101")
     assert result.returncode == 2
     assert "`101` is no percentage, from 0 to 100" in result.stderr
+
+
+UNTESTED = GOOD[: GOOD.index("test ")] + "on llm_failure rate_limit  retry 1 every 1s..2s  then fallback cheap\n"
+GENERATED = """good.policy: 4 of 4 rules that no test looks at have a test now
+
+  test "on a call: it is the final call, because of llm_calls" {
+    given   llm_calls 19
+    when    call
+    expect  final because llm_calls
+  }
+
+  test "on a failed attempt (rate_limit, step 1): the call is tried again" {
+    when    model fails rate_limit
+    expect  retry
+  }
+
+  test "on a failed attempt (rate_limit, step 2): another client is asked" {
+    when    model fails rate_limit times 2
+    expect  fallback cheap
+  }
+
+  test "on a failed attempt (rate_limit, step 3): the run ends" {
+    when    model fails rate_limit times 4
+    expect  stop because llm_failure
+  }
+
+no tests ran
+"""
+
+
+def test_generate_prints_and_writes_nothing(folder: Path) -> None:
+    (folder / "good.policy").write_text(UNTESTED, encoding="utf-8")
+    result = policy(folder, "--generate")
+    assert (result.returncode, result.stdout, result.stderr) == (0, GENERATED, "")
+    assert (folder / "good.policy").read_text(encoding="utf-8") == UNTESTED
+
+
+def test_generate_appends_once(folder: Path) -> None:
+    (folder / "good.policy").write_text(UNTESTED, encoding="utf-8")
+    first = policy(folder, "--generate", "--write")
+    text = (folder / "good.policy").read_text(encoding="utf-8")
+    assert first.stdout.count("was added") == 4
+    assert text.startswith(UNTESTED)
+    second = policy(folder, "--generate", "--write")
+    assert second.stdout == "good.policy: a test looks at every rule\n\nran 4 tests in 1 file: 4 passed\n"
+    assert (folder / "good.policy").read_text(encoding="utf-8") == text
+    assert sorted(path.name for path in folder.iterdir()) == ["good.policy"]
+
+
+def test_what_is_not_generated_says_why(folder: Path) -> None:
+    text = GOOD[: GOOD.index("test ")] + 'breaker "*" {\n  trip       failures 3\n  when_open  stop\n}\n'
+    (folder / "good.policy").write_text(text, encoding="utf-8")
+    result = policy(folder, "--generate", "--json")
+    made = json.loads(result.stdout)["generated"]
+    assert {one["rule"]: bool(one["test"]) for one in made}["call.final.llm_calls"] is True
+    assert all(one["why_not"] for one in made if not one["test"])
+    assert any(one["why_not"] for one in made)
+
+
+def test_what_a_link_points_at_is_written(folder: Path) -> None:
+    (folder / "good.policy").write_text(UNTESTED, encoding="utf-8")
+    (folder / "link.policy").symlink_to("good.policy")
+    result = policy(folder, "--generate", "--write", "link.policy")
+    assert result.returncode == 0
+    assert (folder / "link.policy").is_symlink()
+    assert "llm_calls 19" in (folder / "good.policy").read_text(encoding="utf-8")
+
+
+def test_write_alone_is_no_command(folder: Path) -> None:
+    result = policy(folder, "--write")
+    expected = "policy test: --write goes with --generate or --mutate, which write tests\n"
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", expected)
+
+
+MUTATED = """good.policy: 4 of 5 changes are noticed; 2 more make no difference
+
+  unnoticed  line 4: `llm_calls` per run -> per thread
+
+      test "a change is noticed: llm_calls per run -> per thread" {
+        given   llm_calls 19 per thread
+        when    call
+        expect  call
+      }
+
+ran 2 tests in 1 file: 2 passed
+changes: 4 of 5 noticed (80.0%)
+"""
+
+
+def test_mutate_shows_the_missing_test(folder: Path) -> None:
+    result = policy(folder, "--mutate")
+    assert (result.returncode, result.stdout, result.stderr) == (0, MUTATED, "")
+
+
+def test_mutate_appends_the_missing_test_once(folder: Path) -> None:
+    first = policy(folder, "--mutate", "--write")
+    assert "was added" in first.stdout
+    text = (folder / "good.policy").read_text(encoding="utf-8")
+    second = policy(folder, "--mutate", "--write", "--threshold", "100")
+    assert second.returncode == 0
+    assert second.stdout.endswith("changes: 5 of 5 noticed (100.0%), not below the threshold of 100%\n")
+    assert (folder / "good.policy").read_text(encoding="utf-8") == text
+
+
+def test_mutate_below_the_threshold_is_1(folder: Path) -> None:
+    result = policy(folder, "--mutate", "--threshold", "81", "--json")
+    assert result.returncode == 1
+    data = json.loads(result.stdout)["mutation"]
+    assert (data["noticed"], data["counted"], data["threshold"]) == (4, 5, 81.0)
+    assert [one["line"] for one in data["files"][0]["survivors"]] == [4]
+
+
+def test_mutate_wants_tests_that_pass(folder: Path) -> None:
+    (folder / "good.policy").write_text(BAD, encoding="utf-8")
+    result = policy(folder, "--mutate")
+    assert result.returncode == 1
+    assert "good.policy: changes were not tried, for not every test passes as it is" in result.stdout
+
+
+def test_mutate_ends_in_time(folder: Path) -> None:
+    limits = "\n".join(f'tool "t{n}" limit {n + 2}' for n in range(400))
+    (folder / "good.policy").write_text(f"{GOOD}{limits}\n", encoding="utf-8")
+    result = policy(folder, "--mutate", "--timeout", "0.5")
+    assert "changes were not tried: the time was over; `--timeout` gives it more" in result.stdout
