@@ -44,7 +44,7 @@ def runs(policy: Policy, compiled: Compiled, many: int) -> list[tuple[dict[str, 
     names = [v.name for v in machine.variables if v.sort is not Sort.METER]
     states = [state for state, origin in search.seen.items() if origin is not None]
     chosen = random.Random(1).sample(states, min(many, len(states)))
-    found = [(dict(zip(names, s, strict=False)), trace(machine, search._path(search.seen[s]))) for s in chosen]  # type: ignore[arg-type]
+    found = [(dict(zip(names, s, strict=False)), trace(machine, search.path(search.seen[s]))) for s in chosen]  # type: ignore[arg-type]
     return [(state, path) for state, path in found if ends_step(path[-1].event, path[-1].effect)]
 
 
