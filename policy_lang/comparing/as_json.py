@@ -16,7 +16,6 @@ from policy_lang.comparing.structure import Row
 from policy_lang.comparing.verdict import Difference
 from policy_lang.comparing.versions import Version
 
-
 VERSION = 1
 """Of the document: what is added to it leaves this as it is."""
 
