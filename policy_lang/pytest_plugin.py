@@ -34,6 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail if the tests of policy files look at less than P percent of what runs come to",
     )
     group.addoption(
+        "--policy-runs-under",
+        type=float,
+        default=None,
+        metavar="P",
+        help="fail if the runs that the suite checks come to less than P percent of a policy's reachable rules",
+    )
+    group.addoption(
         "--policy-coverage-timeout",
         type=float,
         default=60.0,
@@ -44,10 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
-    if option.policy_coverage or option.policy_coverage_under is not None:
+    if option.policy_coverage or option.policy_runs_under is not None:
         from policy_lang.pytest_suite import SuiteCoverage
 
-        config.pluginmanager.register(SuiteCoverage(option.policy_coverage_under), "policy-suite-coverage")
+        config.pluginmanager.register(SuiteCoverage(option.policy_runs_under), "policy-suite-coverage")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -1,7 +1,7 @@
 """A whole suite for an agent loop of one's own, to copy: what the policy promises, proved; the loop, in drawn runs; the
 same policy under the real driver; journals and logs, after the fact.
 
-Run it with ``pytest spec_examples/verification_suite --policy-coverage-under 100``.
+Run it with ``pytest spec_examples/verification_suite --policy-runs-under 100``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def test_it_passes_and_has_seen_every_rule(copied: Path) -> None:
-    result = suite(copied, "--policy-coverage-under", "100")
+    result = suite(copied, "--policy-runs-under", "100")
     assert result.returncode == 0, result.stdout[-3000:]
     assert "policy coverage of the suite's runs" in result.stdout
     assert "desk: 2 of 2 reachable rules (100%)" in result.stdout
@@ -50,7 +50,7 @@ def test_runs_that_see_too_little_fail_the_session(copied: Path) -> None:
         "    check_trace(policy, Host(compile(policy), World()).run()).assert_all()\n",
         encoding="utf-8",
     )
-    result = suite(copied, "test_little.py", "--policy-coverage-under", "100")
+    result = suite(copied, "test_little.py", "--policy-runs-under", "100")
     assert result.returncode == 1
     assert "desk: 0 of 2 reachable rules (0%)" in result.stdout
     assert "FAILED: less than the 100% asked for" in result.stdout
