@@ -6,6 +6,7 @@ A guess that is wrong costs time and nothing else: only what is kept by every st
 from __future__ import annotations
 
 import itertools
+import random
 import re
 import time
 from collections import defaultdict
@@ -16,7 +17,7 @@ from engine.core.machine.laws import Laws, laws_of
 from engine.core.machine.machine import Machine, Phase
 from engine.core.policy import Policy
 from engine.core.vocabulary import RESOURCES
-from engine.verify.explore import Search
+from engine.verify.explore import Origin, Search
 from engine.verify.small_numbers import with_small_numbers
 from engine.verify.successors import JUDGED, names_of
 from engine.verify.symbolic.encoding import REFUSED, Encoding
@@ -84,6 +85,9 @@ def _in_class(a: Term, x: int) -> Truth:
 Made = Callable[[Policy], Machine]
 """A policy to its machine."""
 
+_FEW = 60
+"""States of one level that are followed, where not all are."""
+
 _STATES, _SECONDS = 6_000, 10.0
 """States of one small policy that are looked at, and time for all of them."""
 
@@ -96,8 +100,24 @@ def samples(policy: Policy, made: Made, until: float, watched: Callable[[Policy]
             return
         machine, laws = made(small), watched(small)
         search = Search(machine, laws, 2)
-        search.run(_STATES, until)
+        if search.run(_STATES, until):
+            _go_deeper(search, until)
         yield Sample(names_of(machine, laws), tuple(search.seen))
+
+
+def _go_deeper(search: Search, until: float) -> None:
+    """Where there are more states than are looked at: on from few of each level only, chosen by lot, to the end."""
+    chance, level = random.Random(0), [search.next.initial]
+    most = len(search.seen) + 2 * _STATES
+    seen: dict[Values, Origin | None] = {}
+    while level and len(seen) < most and time.perf_counter() < until:
+        following: list[Values] = []
+        for state in level:
+            function = search.functions.get(state[0])
+            if function is not None:
+                function(state, seen, following.append, search.fired, search.held, search.broke)
+        level = chance.sample(following, min(len(following), _FEW))
+    search.seen.update(seen)
 
 
 def tiny(policy: Policy) -> Iterator[Policy]:
