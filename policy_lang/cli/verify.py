@@ -70,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="prove the laws for all limits of this policy's shape too (by itself where its own are too many states)",
     )
     add_symbolic_options(parser)
+    parser.add_argument(
+        "--mutate",
+        action="store_true",
+        help="prove nothing; tell which faults of the policy's machine the laws and claims would notice",
+    )
     parser.add_argument("--write-test", action="store_true", help="append a test to the file for each refutation, once")
     parser.add_argument(
         "--fail-level",
@@ -83,6 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     named = args.files or ["."]
+    if args.mutate:
+        from policy_lang.cli.verify_mutate import mutated
+
+        return mutated(list(_files(named)), args)
     problem = wrong_options(args) or (ready() if args.symbolic or args.check_proof else "")
     if problem:
         print(f"policy verify: {problem}", file=sys.stderr)
