@@ -29,6 +29,7 @@ SLOW = (
     "test_journal_kills_host.py",
     "test_journal_kills_people.py",
     "test_pre_commit.py",
+    "test_toolkit_faults.py",
 )
 """What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real
 installation of the hooks."""
