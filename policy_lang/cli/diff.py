@@ -151,6 +151,11 @@ def _compared(old: Version, new: Version, args: argparse.Namespace) -> Differenc
     from engine.verify.verdicts import Budget
     from policy_lang.comparing.verdict import difference
 
+    present = [version for version in (old, new) if version.policy is not None]
+    nowhere = frozenset.intersection(*(version.unset for version in present)) if present else frozenset()
+    if nowhere:
+        names = ", ".join(f"`{name}`" for name in sorted(nowhere))
+        raise _WrongError(f"--set: neither {old.name} nor {new.name} has a param {names}")
     told = Progress(new.name)
     made = difference(old, new, Budget(args.max_states, args.timeout, args.max_open), told)
     told.over()

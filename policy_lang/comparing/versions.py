@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from engine.core.policy import Policy
 from policy_lang import source as files
+from policy_lang import tree
 from policy_lang.checking import findings_of
 from policy_lang.diagnostics import Diagnostic, Label
 from policy_lang.resolve import resolve
+from policy_lang.resolve.files import Unit
 from policy_lang.source import Source, Span, Unreadable
 
 PREFIX = "git:"
@@ -28,12 +30,16 @@ class GitError(Exception):
 
 
 class Version(NamedTuple):
-    """A policy under the name that the user gave it; ``policy`` is ``None`` where there are errors, or no file."""
+    """A policy under the name that the user gave it; ``policy`` is ``None`` where there are errors, or no file.
+
+    ``unset``: names that were to be set and that are no ``param`` of this version; another version may have them.
+    """
 
     name: str
     policy: Policy | None
     findings: list[Diagnostic]
     missing: bool = False
+    unset: frozenset[str] = frozenset()
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -71,9 +77,19 @@ def _resolved(
 ) -> Version:
     base = os.path.dirname(place) if root is None else os.path.realpath(root)
     resolved = resolve(source, place, base, params, None, reader)
+    unset = frozenset(params) - _declared(resolved.unit.chain())
+    if unset:
+        left = {param: value for param, value in params.items() if param not in unset}
+        resolved = resolve(source, place, base, left, None, reader)
     findings = findings_of(resolved)
     wrong = any(finding.is_error for finding in findings)
-    return Version(name, None if wrong else Policy.model_validate(resolved.policy()), findings)
+    return Version(name, None if wrong else Policy.model_validate(resolved.policy()), findings, unset=unset)
+
+
+def _declared(units: Iterable[Unit]) -> set[str]:
+    """The params of a file and of what it extends."""
+    statements = [statement for unit in units for statement in unit.file.statements]
+    return {s.name.text for s in statements if isinstance(s, tree.Param) and isinstance(s.name, tree.Name)}
 
 
 def _finding(problem: Unreadable, name: str) -> Diagnostic:

@@ -118,6 +118,17 @@ def test_as_json(folder: Path) -> None:
     assert difference["run"][-1]["event"]["event"] == "call_requested"
 
 
+def test_a_param_that_only_one_version_has(folder: Path) -> None:
+    with_param = OLD.replace("limits {", "param calls = 6\n\nlimits {").replace(" 6  then", " calls  then")
+    (folder / "new.policy").write_text(with_param, encoding="utf-8")
+    assert diff(folder, "old.policy", "new.policy", "--set", "calls=6")[0] == 0
+    assert diff(folder, "old.policy", "new.policy", "--set", "calls=7")[0] == 1
+    assert diff(folder, "new.policy", "old.policy", "--set", "calls=7")[0] == 0
+    code, out, err = diff(folder, "old.policy", "new.policy", "--set", "call=7")
+    assert (code, out) == (2, "")
+    assert err == "policy diff: --set: neither old.policy nor new.policy has a param `call`\n"
+
+
 def test_agents_are_compared_by_their_blocks(folder: Path) -> None:
     block = 'agent "explore" {\n  llm_calls  2\n}\n'
     (folder / "old.policy").write_text(OLD + block, encoding="utf-8")
