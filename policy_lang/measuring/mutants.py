@@ -71,7 +71,8 @@ def _line(statement: Data, path: str) -> int:
 
 
 def _part(place: Place) -> str:
-    return "tree" if place[0] == "agents" else str(place[-2] if len(place) > 1 else place[0])
+    *around, last = place
+    return "tree" if "agents" in around else str(around[-1] if around else last)
 
 
 def _made(
@@ -86,7 +87,7 @@ def _made(
         made = Policy.model_validate(changed)
     except ValidationError:
         return None
-    agent = data["agent"][place[1]]["name"] if place[0] == "agent" else ""
+    agent = _at(data, place[:2])["name"] if place[:1] == ("agent",) else ""
     return Mutant(line, what, agent, made) if made.fingerprint() != policy.fingerprint() else None
 
 
