@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator
 
 from benchmarks.harness import PROCESSOR, Effort
@@ -11,6 +12,8 @@ from engine.core.machine.build import build
 from engine.core.machine.laws import laws_of
 from engine.core.policy import Finalize, Limit, Policy
 from engine.verify.explore import Exploration, explore
+from engine.verify.symbolic.laws import laws_for_all_numbers, recheck, shapes
+from engine.verify.verdicts import Budget
 
 
 def sections(effort: Effort) -> Iterator[Section]:
@@ -29,9 +32,29 @@ def sections(effort: Effort) -> Iterator[Section]:
         row = Row(f"the whole {name} machine", duration(statistics.median(seconds)), duration(min(seconds)))
         row.note = f"{exploration.states:,} states, {exploration.transitions:,} transitions, {exploration.depth} events"
         section.rows.append(row)
+    section.rows += _for_all_numbers(times, calls, rounds)
     section.rows.append(_rate("states a second, large", large, large[0][0].states, 60_000))
     section.rows.append(_rate("transitions a second, large", large, large[0][0].transitions, 700_000))
     yield section
+
+
+def _for_all_numbers(times: int, calls: int, rounds: int) -> Iterator[Row]:
+    """The laws of the small machine whatever its numbers are: the proof, and the proof checked again."""
+    maxima = {"llm_calls": calls, "tool_iterations": rounds}
+    limits = tuple(Limit(resource=name, max=most, then=(Finalize(),)) for name, most in maxima.items())  # type: ignore[arg-type]
+    policy = Policy(name="explored", limits=limits)
+    proving, checking, facts = [], [], 0
+    for _ in range(min(times, 3)):
+        started = PROCESSOR()
+        proof = laws_for_all_numbers(policy, Budget())
+        proving.append(PROCESSOR() - started)
+        assert proof.proved
+        facts, started = sum(map(len, proof.facts)), PROCESSOR()
+        assert recheck(shapes(policy), proof.facts, time.perf_counter() + 60) == ""
+        checking.append(PROCESSOR() - started)
+    note = f"{facts} facts that every step keeps"
+    for name, spent in (("laws for all numbers, proved", proving), ("the same proof, checked again", checking)):
+        yield Row(name, duration(statistics.median(spent)), duration(min(spent)), note=note)
 
 
 Timed = tuple[Exploration, float]

@@ -106,7 +106,8 @@ def laws_for_all_numbers(
         verdicts.append(result)
     if not why and unproved:
         found = _refuted(policy, set(unproved), budget, until, compiling, progress)
-        verdicts = [found.get(verdict.name, verdict) for verdict in verdicts]
+        named: dict[str, Verdict] = {**{verdict.name: verdict for verdict in verdicts}, **found}
+        verdicts = [named[name] for name in names]
     return LawsProof(tuple(verdicts), () if why or unproved else tuple(kept))
 
 

@@ -55,7 +55,7 @@ class SymbolicProof:
 
     @property
     def results(self) -> list[Result]:
-        return [v.result for v in self.laws.verdicts] + [p.result for p in self.promised]
+        return [*(v.result for v in self.laws.verdicts), *(p.result for p in self.promised)]
 
     @property
     def proved(self) -> bool:
