@@ -118,7 +118,11 @@ async def _stream(
     await exchange.begin(200, {**_STREAM, **headers})
     if reply.broken is not None or fault is not None:
         known = list(itertools.islice(events, 100_000))
-        after = len(known) // 2 if reply.after is None else min(reply.after, len(known) - 1)
+        if reply.after is None:  # half of them, but never a whole answer, however short it is
+            ends = sum(1 for _ in render.end(plan, report_usage=seen.report_usage))
+            after = min(len(known) // 2, len(known) - ends)
+        else:
+            after = min(reply.after, len(known) - 1)
         await _send_events(exchange, iter(known[:after]), reply.event_delay_ms)
         if fault is not None:
             await exchange.chunk(render.error_event(faults.body(seen.wire, fault)))

@@ -49,10 +49,15 @@ def events(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
     yield _event("ping", {})
     for index, block in enumerate(_blocks(plan)):
         yield from _block_events(index, block, plan.piece)
-    end: dict[str, Any] = {"delta": {"stop_reason": _FINISHES[plan.finish], "stop_sequence": None}}
+    yield from end(plan, report_usage=report_usage)
+
+
+def end(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
+    """The last events of the stream: with the first of them the answer is complete."""
+    delta: dict[str, Any] = {"delta": {"stop_reason": _FINISHES[plan.finish], "stop_sequence": None}}
     if plan.usage is not None and report_usage:
-        end["usage"] = usage(plan.usage) if plan.cumulative else {"output_tokens": plan.usage.output}
-    yield _event("message_delta", end)
+        delta["usage"] = usage(plan.usage) if plan.cumulative else {"output_tokens": plan.usage.output}
+    yield _event("message_delta", delta)
     yield _event("message_stop", {})
 
 

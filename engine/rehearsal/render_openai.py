@@ -57,7 +57,12 @@ def events(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
         for part in (call.arguments[:half], call.arguments[half:]):
             if part:
                 yield _chunk(plan, {"tool_calls": [{"index": index, "function": {"arguments": part}}]}, sofar)
-    yield _chunk(plan, {}, sofar, finish=_finish(plan))
+    yield from end(plan, report_usage=report_usage)
+
+
+def end(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
+    """The last events of the stream: with the first of them the answer is complete."""
+    yield _chunk(plan, {}, plan.usage if plan.cumulative else None, finish=_finish(plan))
     if report_usage and plan.usage is not None:
         yield _event(_frame(plan, []) | {"usage": usage(plan.usage)})
     yield b"data: [DONE]\n\n"

@@ -413,6 +413,16 @@ class TestBrokenStreams:
         within(20, steps())
 
     @BOTH
+    @pytest.mark.parametrize("broken", ["cut", "half_event", "no_end", "no_content", "empty"])
+    @pytest.mark.parametrize("text", ["", "Yes."])
+    def test_a_short_answer_breaks_before_its_end_too(self, spec, text, broken):
+        async def steps():
+            async with Talk(spec, {"text": text, "broken": broken}) as s:
+                assert (await s.fail(True)).reason == "network"
+
+        within(20, steps())
+
+    @BOTH
     def test_a_stream_cut_before_anything_was_said(self, spec):
         async def steps():
             async with Talk(spec, {"text": self.TEXT, "broken": "cut", "after": 0}) as s:
