@@ -32,7 +32,7 @@ SLOW = (
     "test_toolkit_faults.py",
 )
 """What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real
-installation of the hooks."""
+installation of the hooks, random runs of every broken machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

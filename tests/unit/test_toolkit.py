@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
+from builtins import compile as compile_code
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -236,3 +239,18 @@ def test_coverage_says_what_is_missing_and_adds_up() -> None:
     assert "call.final.llm_calls" in both.covered
     assert (both.runs, both.turns, both.early) == (2, (1, 2.5, 4), 1)
     assert both.lines()[0].startswith("p: ")
+
+
+# ---- the page about it
+
+
+def test_the_code_of_the_documentation_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "toolkit.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile_code(block, "docs/toolkit.md", "exec"), names)
+    for name in ("test_no_run_breaks_a_law_or_a_claim", "test_our_driver_in_any_order"):
+        settings(FEW, max_examples=5)(names[name])()
+    assert [checked.ok for checked in check_log(names["log"], names["policy"])] == [True]
