@@ -66,7 +66,7 @@ class _Promela(Writer):
         for seen, told in observe(self.laws.plans, kind.name, fields, rule.effect):
             yield from self._watched(seen, told)
         for update in rule.updates:
-            if not isinstance(update, Count):
+            if update.var in self.names:  # meters are no part of a state
                 yield f"{_name(update.var)} = {_updated(update, fields)};"
         judged = self.judged(kind, rule)
         after = beside(kind, rule) | ({JUDGED: judged} if judged else {})
