@@ -234,7 +234,7 @@ class _Guessing:
         names = [name for name in self.varying if name not in self.same]
         told = {name: self._classes(name) for name in names}
         for a, b in itertools.combinations(names, 2):
-            yield from self._excluded((a,), list(told[a]), b, told[b])
+            yield from self._excluded((a,), [(x,) for x in told[a]], b, told[b])
         for plan in self.encoding.laws.plans:
             counted = self.same.get(plan.fuel, plan.fuel)
             step = self.same.get(plan.step or "", plan.step or "")
@@ -244,15 +244,15 @@ class _Guessing:
                     if b not in (counted, step):
                         yield from self._excluded((counted, step), both, b, told[b])
 
-    def _excluded(self, a: tuple[str, ...], left: Sequence[object], b: str, right: Sequence[int]) -> Iterator[Fact]:
+    def _excluded(self, a: tuple[str, ...], left: Sequence[Values], b: str, right: Sequence[int]) -> Iterator[Fact]:
         seen = set(zip(left, right, strict=True))
         here, there = set(left), sorted(set(right))
         if len(seen) == len(here) * len(there):
             return
-        for x in sorted(here, key=str):
+        for x in sorted(here):
             missing = [y for y in there if (x, y) not in seen]
             whole = bool(missing) and 0 in there and missing == [y for y in there if y]
-            known = tuple(zip(a, x if isinstance(x, tuple) else (x,), strict=True))
+            known = tuple(zip(a, x, strict=True))
             for y in (ABOVE_0,) if whole else missing:
                 yield Fact(self.phase, "not_all", (*known, (b, y)))
 
