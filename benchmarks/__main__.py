@@ -12,7 +12,7 @@ from benchmarks.harness import FULL, QUICK
 
 PARTS = (
     "decision", "full_size", "frontend", "start", "editor", "loop", "network",
-    "journal", "resuming", "memory", "exploration", "spin", "instructions", "trees", "concurrent",
+    "journal", "resuming", "memory", "exploration", "faults", "spin", "instructions", "trees", "concurrent",
 )  # fmt: skip
 """Modules of this package with ``sections(effort)``, in the order of the table."""
 
