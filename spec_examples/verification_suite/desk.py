@@ -13,7 +13,7 @@ DENIED = {"refund"}
 class Desk:
     """One run: what may happen next is asked before it happens."""
 
-    tools: set[str] = field(default_factory=lambda: {"search", "lookup"})
+    tools: set[str] = field(default_factory=lambda: {"search", "lookup", "refund"})
     calls: int = 0
     rounds: int = 0
     final: str = ""

@@ -12,6 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "spec_examples" / "verification_suite"
+BRIEF = """from hypothesis import Phase, settings
+
+settings.register_profile("brief", phases=[Phase.generate], derandomize=True, database=None)
+settings.load_profile("brief")
+"""
+"""That something is found is enough here: shrinking it takes longer than finding it."""
+
 CHANGES = {
     "one round too many": ("CALLS, ROUNDS = 5, 3", "CALLS, ROUNDS = 5, 4"),
     "a denied tool runs": ('DENIED = {"refund"}', 'DENIED = {"nothing"}'),
@@ -22,9 +29,9 @@ CHANGES = {
 }
 
 
-def suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def suite(folder: Path, *arguments: str, examples: int = 15) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
-    around = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "DESK_EXAMPLES": "15"}
+    around = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "DESK_EXAMPLES": str(examples)}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=around)
 
 
@@ -33,6 +40,7 @@ def copied(tmp_path: Path) -> Path:
     folder = tmp_path / "suite"
     shutil.copytree(SUITE, folder, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (folder / "conftest.py").write_text(BRIEF, encoding="utf-8")
     return folder
 
 
@@ -63,6 +71,6 @@ def test_a_broken_loop_is_found(change: str, copied: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert right in text
     path.write_text(text.replace(right, wrong), encoding="utf-8")
-    result = suite(copied, "test_desk.py", "-k", "TestDesk")
+    result = suite(copied, "test_desk.py", "-k", "TestDesk", examples=150)
     assert result.returncode == 1, result.stdout[-3000:]
     assert "the last events:" in result.stdout
