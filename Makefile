@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-slow check docs site bench wheel clean
+.PHONY: help demo test test-slow check docs faults site bench wheel clean
 
 help:
 	@echo "make demo    a policy governs a real run over HTTP, against a rehearsed model"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow   the rest of it"
 	@echo "make check   style, types, the import contract, the documentation, the wheel"
 	@echo "make docs    rewrite what the documentation quotes from the code, then check all of it"
+	@echo "make faults  look for all faults put in on purpose, and rewrite the page about them (minutes)"
 	@echo "make site    the documentation as a site, in build/site"
 	@echo "make bench   measure speed and memory, and print the table"
 	@echo "make clean   remove what was built (the next command sets it up again)"
@@ -31,6 +32,9 @@ check: $(VENV)/.check
 
 docs: $(VENV)/.check
 	@$(BIN)/python scripts/check_docs.py --write
+
+faults: $(VENV)/.test
+	@$(BIN)/python scripts/fault_table.py
 
 site: $(VENV)/.docs
 	@$(BIN)/python scripts/build_site.py

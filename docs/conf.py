@@ -64,6 +64,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "docs/comparison",
         "docs/differences",
         "docs/laws",
+        "docs/faults",
         "docs/performance",
         "docs/architecture",
         "docs/decisions/README",
