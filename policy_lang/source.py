@@ -6,11 +6,16 @@ Knows bytes, lines and columns. It must not know the language, nor how a finding
 from __future__ import annotations
 
 import os
+import stat
+import time
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 MAX_BYTES = 1 << 20
 """A policy file larger than this is refused."""
+
+_PATIENCE = 1.0
+"""Seconds in which whoever writes into a pipe must have begun."""
 
 
 class Source:
@@ -103,8 +108,11 @@ def read(path: str, name: str) -> Source:
 def contents(path: str, name: str) -> bytes:
     """The bytes of a file; of a large one as many as are needed to refuse it. Raises ``Unreadable``."""
     try:
-        with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
+        with open(path, "rb", opener=_at_once) as file:
+            data = file.read(MAX_BYTES + 1)
+            if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                data = _awaited(file, name)
+            return data
     except FileNotFoundError:
         raise Unreadable("P401", f"`{name}` does not exist") from None
     except IsADirectoryError:
@@ -114,6 +122,24 @@ def contents(path: str, name: str) -> bytes:
             raise Unreadable("P402", f"`{name}` is a directory, not a policy file") from None
         reason = (getattr(problem, "strerror", None) or "not a valid path").lower()
         raise Unreadable("P401", f"`{name}` cannot be read: {reason}") from None
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe too, without waiting for somebody to write into it."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(handle, True)
+    return handle
+
+
+def _awaited(pipe: BinaryIO, name: str) -> bytes:
+    """What comes through a pipe whose writer may be just about to open it."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        time.sleep(0.01)
+        if data := pipe.read(MAX_BYTES + 1):
+            return data
+    raise Unreadable("P401", f"`{name}` cannot be read: it is a pipe, and nobody writes into it")
 
 
 def decode(data: bytes, name: str) -> Source:
