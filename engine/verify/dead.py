@@ -17,6 +17,7 @@ from engine.core.machine.monitors import Laws
 from engine.core.machine.plan import plans_of
 from engine.core.policy import Ask, Consult, Extend, Finalize, Limit, Policy, Stop
 from engine.verify.explore import explore
+from engine.verify.saturated import saturate
 from engine.verify.verdicts import Budget, Dead
 from engine.verify.world import World, around
 
@@ -56,9 +57,19 @@ def dead_lines(
     found = []
     for line in _lines(policy):
         if (of is None or line.origin in of) and not _acts(line, machine, fired):
-            live = _live_from(policy, line, until, budget)
-            found.append(Dead(line.what, line.origin, live))
+            why = _live_from(policy, line, until, budget) or _never(policy, line, machine, until, budget)
+            found.append(Dead(line.what, line.origin, why))
     return tuple(found)
+
+
+def _never(policy: Policy, line: Line, machine: Machine, until: float, budget: Budget) -> str:
+    """That the line acts at no limits of this shape (0 stays 0); empty where that is not known."""
+    rules = {rule.id for rules in machine.rules.values() for rule in rules if line.does(rule)}
+    seconds = max(0.0, until - time.perf_counter())
+    found = saturate(
+        policy, made=lambda small: around(build(small), small, World()), max_states=budget.states, max_seconds=seconds
+    )
+    return "whatever the limits above 0 are" if rules <= set(found.never) and not found.cut else ""
 
 
 def _acts(line: Line, machine: Machine, fired: Mapping[str, int]) -> bool:
