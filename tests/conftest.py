@@ -23,16 +23,22 @@ settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 
 
 SLOW = (
+    "test_benchmarks.py",
+    "test_claims_explored.py",
+    "test_explore_asking.py",
     "test_explore_grid.py",
+    "test_graph_browser.py",
     "test_ledger_grid.py",
     "test_journal_kills.py",
     "test_journal_kills_host.py",
     "test_journal_kills_people.py",
     "test_pre_commit.py",
     "test_toolkit_faults.py",
+    "test_verification_suite.py",
 )
-"""What takes minutes: every state of a grid of policies and of one of trees, a death at every write, a real
-installation of the hooks, random runs of every broken machine."""
+"""What takes minutes: every state of grids of policies and of trees, claims held against many searches, a death at
+every write, a real installation of the hooks, a real browser, a suite within the suite, every benchmark, random runs of
+every broken machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

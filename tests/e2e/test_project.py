@@ -40,6 +40,7 @@ def test_the_demonstration_keeps_what_it_promises() -> None:
     assert "6 requests of 6 allowed, the last one without tools" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_documentation_is_current() -> None:
     done = run(sys.executable, SCRIPTS / "check_docs.py")
     assert (done.returncode, done.stderr) == (0, "")

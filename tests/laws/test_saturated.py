@@ -19,7 +19,7 @@ from engine.verify.small_numbers import MANY, with_small_numbers
 STATES = 20_000
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.one_of(policies(3), error_policies(3)))
 def test_every_state_that_can_be_reached_is_among_those_that_stand_for_all_limits(policy: Policy) -> None:
     contained(policy)

@@ -126,7 +126,7 @@ def test_limits_too_large_to_search_are_their_own_numbers() -> None:
     assert (most(found)["llm_calls"], most(found)["tool_iterations"], most(found)["llm_attempts"]) == (50, 40, None)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(error_policies(4), error_worlds())
 def test_no_run_uses_more(policy: Policy, world: World) -> None:
     found = sheet(policy, Budget(states=20_000, seconds=5.0))
