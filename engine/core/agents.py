@@ -82,6 +82,8 @@ class AgentRules(Part):
 
 def no_repeats(what: str, names: list[str]) -> None:
     """Raise ``ValueError`` for a name that stands twice."""
+    known: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in known:
             raise ValueError(f"the {what} {name} is written twice")
+        known.add(name)
