@@ -1,4 +1,4 @@
-"""Slots: of one parent's agents so many run at the same time; one that only waits for agents of its own does not run."""
+"""Slots: so many of one parent's agents run at the same time; one that only waits for agents of its own does not."""
 
 import asyncio
 

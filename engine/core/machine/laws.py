@@ -58,7 +58,7 @@ OBSERVATIONS = {
     "others_returned": "others of the tree have given back one of limit",
     "stop": "the run is stopping: what is in flight is cancelled, the rest is closed",
     "end": "the run has ended; limit: 1 + the limit that ended it; gone: nothing of it is left (amounts)",
-    "decided": "what is decided is known; kind: which decision (-1: one of several), idle: nothing is in flight (claims)",
+    "decided": "what is decided is known; kind: which one (-1: one of several), idle: nothing is in flight (claims)",
     "people": "only: nothing is in flight, and only people are awaited (claims, real runs)",
     "stands": "the run stands where the decision has led; what it has used of each amount (claims; real runs)",
 }
