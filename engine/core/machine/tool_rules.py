@@ -196,7 +196,7 @@ def _unknown_tools(c: Context) -> list[Rule]:
         rules += asking_rules.would_crowd(plan, exhausted)
         # It does not fit this limit, but is one of those that the others count.
         others = tuple(Spend(other.fuel) for other in plans if other is not plan)
-        updates = (Set(plan.over, 1), *others, count)
+        updates: Updates = (Set(plan.over, 1), *others, count)
         rules.append(rule("tool.unknown_over", plan, exhausted, updates, "reply", "unknown_tool"))
     spend: Updates = (*(Spend(p.fuel) for p in plans), count)
     rules.append(Rule("tool.unknown", unknown, spend, Effect("reply", word="unknown_tool"), "default: unknown_tool"))
