@@ -59,6 +59,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "spec_examples/call_limits/README",
         "spec_examples/error_control/README",
         "spec_examples/budgets/README",
+        "spec_examples/verification_suite/README",
     ),
     "Background": (
         "docs/comparison",
