@@ -26,7 +26,7 @@ def test_every_state_that_can_be_reached_is_among_those_that_stand_for_all_limit
 
 
 @pytest.mark.slow
-@settings(max_examples=900, suppress_health_check=list(HealthCheck), derandomize=False)
+@settings(max_examples=900, suppress_health_check=list(HealthCheck))
 @given(st.one_of(policies(3), error_policies(3)))
 def test_they_are_for_very_many_policies(policy: Policy) -> None:
     contained(policy)
