@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from engine.verify.saturated import Saturation, Search, outside_fragment, satura
 from engine.verify.small_numbers import MANY, with_small_numbers
 
 STATES = 20_000
+MANY_POLICIES = 900 if os.environ.get("LAWS_PROFILE") == "slow" else 30
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -26,7 +29,7 @@ def test_every_state_that_can_be_reached_is_among_those_that_stand_for_all_limit
 
 
 @pytest.mark.slow
-@settings(max_examples=900, suppress_health_check=list(HealthCheck))
+@settings(max_examples=MANY_POLICIES, suppress_health_check=list(HealthCheck))
 @given(st.one_of(policies(3), error_policies(3)))
 def test_they_are_for_very_many_policies(policy: Policy) -> None:
     contained(policy)
