@@ -24,6 +24,7 @@ from engine.core.machine.expr import (
     Var,
     assume,
     evaluate,
+    renamed,
     to_python,
 )
 from engine.core.machine.machine import Count, Machine, Refill, Rule, Set, Sort, Spend, Update
@@ -135,7 +136,7 @@ class Side:
         guard = assume(guard, known)
         while (name := _first_field(guard)) is not None:
             guard = assume(guard, {name: self.value(told, name, extended)})
-        return _as_text(guard, now)
+        return renamed(guard, now)
 
     def _after(self, told: Told, update: Update, now: Mapping[str, str], extended: frozenset[str]) -> str:
         current = now[update.var]
@@ -195,22 +196,3 @@ def _first_field(expr: Expr) -> str | None:
             return next((found for part in parts if (found := _first_field(part))), None)
         case Var() | Lit():
             return None
-
-
-def _as_text(expr: Expr, now: Mapping[str, str]) -> Expr:
-    """The term over what the variables have become."""
-    match expr:
-        case Var(name):
-            return Var(now[name])
-        case Le(left, right):
-            return Le(_as_text(left, now), _as_text(right, now))
-        case Eq(left, right):
-            return Eq(_as_text(left, now), _as_text(right, now))
-        case Not(of):
-            return Not(_as_text(of, now))
-        case And(parts):
-            return And(tuple(_as_text(part, now) for part in parts))
-        case Or(parts):
-            return Or(tuple(_as_text(part, now) for part in parts))
-        case Field() | Lit():
-            return expr

@@ -15,17 +15,16 @@ from typing import Any
 from engine.core.machine.expr import (
     FALSE,
     TRUE,
-    And,
     Eq,
     Expr,
     Field,
     Le,
     Lit,
     Not,
-    Or,
     Var,
     all_of,
     assume,
+    renamed,
     to_python,
 )
 from engine.core.machine.laws import Laws
@@ -299,25 +298,7 @@ class _Watched:
         self.current |= moved
 
     def _as_seen(self, expr: Expr, fields: dict[str, int]) -> Expr:
-        return _renamed(assume(expr, fields), self.current)
-
-
-def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    match expr:
-        case Var(name):
-            return Var(names.get(name, name))
-        case Le(left, right):
-            return Le(_renamed(left, names), _renamed(right, names))
-        case Eq(left, right):
-            return Eq(_renamed(left, names), _renamed(right, names))
-        case Not(of):
-            return Not(_renamed(of, names))
-        case And(parts):
-            return And(tuple(_renamed(part, names) for part in parts))
-        case Or(parts):
-            return Or(tuple(_renamed(part, names) for part in parts))
-        case Field() | Lit():
-            return expr
+        return renamed(assume(expr, fields), self.current)
 
 
 def _python(update: Update, current: str, fields: Mapping[str, int]) -> str:

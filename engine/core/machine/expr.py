@@ -114,6 +114,25 @@ def assume(expr: Expr, known: Mapping[str, int]) -> Expr:
             return expr
 
 
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The term with its variables called otherwise; those that ``names`` does not have stay."""
+    match expr:
+        case Var(name):
+            return Var(names.get(name, name))
+        case Le(left, right):
+            return Le(renamed(left, names), renamed(right, names))
+        case Eq(left, right):
+            return Eq(renamed(left, names), renamed(right, names))
+        case Not(of):
+            return Not(renamed(of, names))
+        case And(parts):
+            return And(tuple(renamed(part, names) for part in parts))
+        case Or(parts):
+            return Or(tuple(renamed(part, names) for part in parts))
+        case Field() | Lit():
+            return expr
+
+
 def _compared(expr: Le | Eq) -> Expr:
     if isinstance(expr.left, Lit) and isinstance(expr.right, Lit):
         return TRUE if evaluate(expr, {}, {}) else FALSE
