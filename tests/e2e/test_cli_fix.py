@@ -308,9 +308,17 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.policy")
     write(tmp_path, b=BROKEN)
-    done = fix(tmp_path)
+    done = fix(tmp_path, "a.policy", "b.policy")
     assert done.returncode == 2
     assert "policy fix: `a.policy` is not a regular file; `-` reads the standard input\n" in done.stderr
+    assert (tmp_path / "b.policy").read_text() == WHOLE
+
+
+def test_a_pipe_in_a_folder_is_no_policy_of_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.policy")
+    write(tmp_path, b=BROKEN)
+    done = fix(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "b.policy").read_text() == WHOLE
 
 
