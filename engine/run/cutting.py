@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.core import events as e
 from engine.core.decisions import Note
 from engine.run import approvals, calls, executions
-from engine.run.deadlines import Cut, Deadlines
+from engine.run.deadlines import Cut, Cutting
 from engine.run.effects import Approval, ResolverRun
 from engine.run.flight import Flight
 from engine.run.timers import Clock
@@ -17,7 +17,7 @@ class Cuts:
     """See the module; for one run. ``above`` tells the wall of a run above, if that is what ends an effect."""
 
     def __init__(
-        self, deadlines: Deadlines, clock: Clock, note: Callable[[Note], None], above: Callable[[Flight], Cut | None]
+        self, deadlines: Cutting, clock: Clock, note: Callable[[Note], None], above: Callable[[Flight], Cut | None]
     ) -> None:
         self._deadlines = deadlines
         self._clock = clock

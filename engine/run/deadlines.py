@@ -6,7 +6,7 @@ decision; otherwise the run's own time was shorter.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.core.core import Core
 from engine.core.machine.plan import origin_of
@@ -22,6 +22,14 @@ class Cut(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.text}, {self.because}"
+
+
+class Cutting(Protocol):
+    """Which rule has cut an effect: see ``Deadlines``."""
+
+    def of_tool(self, name: str, began: int | None, deadline: int, above: Cut | None = None) -> Cut | None: ...
+
+    def of_attempt(self, began: int | None, deadline: int, above: Cut | None = None) -> Cut: ...
 
 
 class Deadlines:

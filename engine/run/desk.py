@@ -23,7 +23,7 @@ from engine.run.result import OpenRequest
 from engine.run.results import brief, to_text
 from engine.run.tools import ArgumentError, Tool
 from engine.store import Store
-from engine.store.protocol import Asked, RequestRecord
+from engine.store.protocol import Answer, Asked, RequestRecord
 
 _KEYS: Mapping[str, Callable[[str], str]] = {"tool": approval_key, "external": tool_key, "extension": extension_key}
 
@@ -76,20 +76,32 @@ class Desk:
 
         ``prepared`` gets edited arguments as the tool takes them.
         """
-        answer, request = record.answer, effect.request
+        answer = record.answer
         assert answer is not None
         self._taken[record.id] = effect.key
-        when = min(answer.at, at)
-        if request.kind == "external":
-            return _brought(effect, answer.verdict == "granted", answer.value or "", at, put), ""
-        if request.kind == "tool" and answer.verdict == "granted" and answer.value is not None:
-            try:
-                arguments = msgspec.json.decode(answer.value)
-                return edited(request, self._tools.get(request.tool), arguments, at, put, prepared, when), ""
-            except (ArgumentError, ValueError) as exc:
-                problem = f"the edited arguments of {request.tool} are not valid: {brief(exc)}"
-                return answer_event(request, "refused", at, when=when), problem
-        return answer_event(request, answer.verdict, at, amount=answer.amount, when=when), ""
+        return taken(answer, effect, self._tools, at, put, prepared)
+
+
+def taken(
+    answer: Answer,
+    effect: Approval,
+    tools: Mapping[str, Tool],
+    at: int,
+    put: Callable[[Message], str],
+    prepared: dict[str, dict[str, Any]],
+) -> tuple[AnyEvent, str]:
+    """An answer to a question as an event, and in words what is wrong with it (empty: nothing). See ``Desk.take``."""
+    request, when = effect.request, min(answer.at, at)
+    if request.kind == "external":
+        return _brought(effect, answer.verdict == "granted", answer.value or "", at, put), ""
+    if request.kind == "tool" and answer.verdict == "granted" and answer.value is not None:
+        try:
+            arguments = msgspec.json.decode(answer.value)
+            return edited(request, tools.get(request.tool), arguments, at, put, prepared, when), ""
+        except (ArgumentError, ValueError) as exc:
+            problem = f"the edited arguments of {request.tool} are not valid: {brief(exc)}"
+            return answer_event(request, "refused", at, when=when), problem
+    return answer_event(request, answer.verdict, at, amount=answer.amount, when=when), ""
 
 
 def given(record: RequestRecord, tools: Mapping[str, Tool], args: Mapping[str, Any] | None, result: Any) -> str | None:
@@ -136,10 +148,11 @@ def open_requests(store: Store, root: str) -> tuple[OpenRequest, ...]:
             return ()
         return (*(agents(record.parent) if record.parent else ()), record.agent)
 
-    return tuple(_open(record, agents(record.run)) for record in waiting)
+    return tuple(open_request(record, agents(record.run)) for record in waiting)
 
 
-def _open(record: RequestRecord, agents: tuple[str, ...]) -> OpenRequest:
+def open_request(record: RequestRecord, agents: tuple[str, ...]) -> OpenRequest:
+    """What the journal has as a request, as people need to see it."""
     request = record.asked.request
     return OpenRequest(
         id=record.id,

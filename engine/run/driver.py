@@ -106,15 +106,20 @@ class Driver:
             consultants=rules.consultants(),
             approver=approver,
         )
-        self._followers = Followers(log, telemetry)
+        self.followers = Followers(log, telemetry)
         self._claims = Claims(journal, counted=counts_threads(rules))
-        self._going = Going(journal, clock, self._followers)
+        self._going = Going(journal, clock, self.followers)
         known = registered(agents, host, rules)
         self._host = with_delegation(host, known, self._going.carry) if known else host
         self._role = Role("", self.compiled, self._host, next(iter(host.clients)), system or "", agents=known)
         self.planting = Planting(self._role, self._going, self._claims, journal, clock)
         """Trees that a host drives by itself: see ``engine.run.runtime``."""
         self._background: Background | None = None
+
+    @property
+    def role(self) -> Role:
+        """What the agent at the top of its runs is: policy, clients and tools."""
+        return self._role
 
     # Runs.
 
@@ -233,7 +238,7 @@ class Driver:
 
     async def aclose(self) -> None:
         """Close the clients, and the file of the decision log."""
-        self._followers.close()
+        self.followers.close()
         for client in self._host.clients.values():
             await client.aclose()
 

@@ -43,13 +43,13 @@ def matched(
     for each in asked:
         record = waiting.pop(each.request.id, None)
         if record is None:
-            record = RequestRecord(_new_id(run, each, known), run, each, now)
+            record = RequestRecord(new_id(run, each, known), run, each, now)
             known.add(record.id)
         found.append(record)
     return found, [structs.replace(record, taken=True) for record in waiting.values()]
 
 
-def _new_id(run: str, asked: Asked, known: set[str]) -> str:
+def new_id(run: str, asked: Asked, known: set[str]) -> str:
     """An id that can be typed: run and call, or limit; a number follows where a limit was asked about before."""
     plain = candidate = f"{run}:{asked.request.id.replace(' ', '-')}"
     number = 1
