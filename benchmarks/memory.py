@@ -16,7 +16,7 @@ from benchmarks.decision import amounts_policy
 from benchmarks.harness import Effort
 from benchmarks.loop import QUESTION, TURNS, FakeModel, policy, weather
 from benchmarks.report import Row, Section, verdict
-from benchmarks.task import CLIENT, built, made
+from benchmarks.task import CLIENT, TOOL_NAME, built, made
 from benchmarks.task import policy as task
 from engine.core.events import RunStarted, ToolRequested
 from engine.core.messages import Usage
@@ -41,14 +41,18 @@ def _state() -> Section:
     )
     for name, compiled in (("two limits", compile(task())), ("tokens, money, time too", compile(amounts_policy()))):
         state, other = _live(compiled)
-        own, stored = own_bytes(state, shared_with=(compiled.initial, other, CLIENT, MODEL)), len(encode_state(state))
+        own = own_bytes(state, shared_with=(compiled.initial, other, CLIENT, MODEL, TOOL_NAME))
+        stored = len(encode_state(state))
         section.rows.append(Row(f"in memory, {name}", f"{own:,} B", bar="1,000 B", met=verdict(own, own, 1000)))
         section.rows.append(Row(f"as JSON, {name}", f"{stored:,} B", bar="1,000 B", met=verdict(stored, stored, 1000)))
     return section
 
 
 def _live(compiled: Compiled) -> tuple[State, State]:
-    """A state with a tool running, and another run's state. Names of clients and models are the driver's, no run's."""
+    """A state with a tool running, and another run's state.
+
+    Names of clients, models and tools are no run's own: a driver hands over those that are registered.
+    """
     started = RunStarted(0, uuid.uuid4().hex)
     events = (started, *built(made(Usage(1200, 80), MODEL)))[:12]
     assert isinstance(events[-1], ToolRequested)

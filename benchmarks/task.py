@@ -33,6 +33,8 @@ ANSWERS = (ALLOW,) * (2 * ROUNDS) + (FINAL,)
 
 CLIENT = "main"
 
+TOOL_NAME = "search"
+
 STARTED = RunStarted(0, "run")
 
 Made = tuple[type, tuple[Any, ...]]
@@ -51,9 +53,9 @@ def made(usage: Usage | None = None, model: str = "") -> tuple[Made, ...]:
         at, id = 100 * k, f"{k}.0"
         events.append((CallRequested, (at, str(k), CLIENT, model)))
         if k < CALLS:
-            calls = (Proposed(id, "search", "{}"),)
+            calls = (Proposed(id, TOOL_NAME, "{}"),)
             events.append((ModelReplied, (at + 10, str(k), 1, "tool_calls", False, calls, usage)))
-            events.append((ToolRequested, (at + 11, id, "search", "{}")))
+            events.append((ToolRequested, (at + 11, id, TOOL_NAME, "{}")))
             events.append((ToolEnded, (at + 20, id)))
         else:
             events.append((ModelReplied, (at + 10, str(k), 1, "stop", True, (), usage)))

@@ -45,7 +45,7 @@ def _begun(core: Core, s: State, e: RunStarted, before: Used) -> Run:
     known = s.book.run  # what the ledger has shown before
     lacks = tuple(ability for ability in FULL if ability not in e.profile)
     run = with_extra(
-        Run(e.run, e.at, NO_TIME, e.fingerprint, e.clients),
+        Run(e.run, e.at, NO_TIME, e.fingerprint),
         thread=e.thread,
         parent=e.parent,
         thread_used=before,
@@ -53,6 +53,7 @@ def _begun(core: Core, s: State, e: RunStarted, before: Used) -> Run:
         above=known.above,
         opened=known.opened,
         node=e.node,
+        clients=e.clients if core.switching.switches else (),
     )
     return structs.replace(run, deadline=core.amounts.deadline(s.vars, run, final=True))
 
@@ -82,8 +83,8 @@ def _wanted(core: Core, s: State, e: CallRequested) -> CallState:
     """The call as it will be made: by the host's own client, unless the run has switched to another."""
     other = in_force(s.book, e.client, e.at) if core.switching.switches else None
     if other is None:
-        return CallState(e.call, 0, e.client, NO_TIME, e.model, e.input_tokens, e.max_output)
-    return CallState(e.call, 0, other.name, NO_TIME, other.model, e.input_tokens, other.max_output)
+        return CallState(e.call, 0, e.client, e.model, e.input_tokens, e.max_output)
+    return CallState(e.call, 0, other.name, other.model, e.input_tokens, other.max_output)
 
 
 def _new_exchange(core: Core, s: State) -> tuple[State, tuple[Note, ...]]:
@@ -158,7 +159,6 @@ def _call(
         call.id,
         call.attempt + 1,
         call.client,
-        deadline,
         call.model,
         call.input_tokens,
         call.max_output,

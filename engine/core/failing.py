@@ -15,7 +15,7 @@ from engine.core.ends import Result, end
 from engine.core.events import Resolved
 from engine.core.ladders import FailureStep, Fallback, Retry
 from engine.core.machine.machine import Rule
-from engine.core.state import NO_TIME, CallExtra, CallState, Failure, State, with_extra
+from engine.core.state import CallExtra, CallState, Failure, State, with_extra
 from engine.core.switching import retracted, wait
 from engine.core.texts import duration
 
@@ -86,7 +86,7 @@ def _fall_back(
     client = core.switching.next_client(step, call, s.book)
     assert client is not None
     place = structs.replace(failure, step=rule.effect.step)
-    wanted = CallState(_next_id(call.id), 0, client.name, NO_TIME, client.model, call.input_tokens, client.max_output)
+    wanted = CallState(_next_id(call.id), 0, client.name, client.model, call.input_tokens, client.max_output)
     # What has been charged for it is remembered as for any earlier attempt.
     failed = structs.replace(with_extra(call, failure=place), charged=None, previous=None)
     wanted = with_extra(wanted, instead_of=failed)
@@ -163,7 +163,6 @@ def retry(
         call.id,
         call.attempt,
         call.client,
-        call.deadline,
         call.model,
         call.input_tokens,
         call.max_output,

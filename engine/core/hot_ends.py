@@ -42,7 +42,7 @@ def final_call(core: Core, rule: Rule, guard: Expr, updates: list[str], attempt_
         *updates,
         "n, client, bound = state.n + 1, event.client, event.max_output",
         f"deadline = {attempt_end}",
-        "admitted = CallState(id, 1, client, deadline, event.model, event.input_tokens, bound, None, earlier)",
+        "admitted = CallState(id, 1, client, event.model, event.input_tokens, bound, None, earlier)",
         f"decision = Call(n, id, 1, client, deadline, {rule.origin!r}, (), bound, {said})",
         f"return State({packed(core.machine)}, at, n, admitted, (), book), decision",
     ]

@@ -289,7 +289,7 @@ def step(state, event):
         n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
         model, size, most = event.model, event.input_tokens, event.max_output
-        admitted = CallState(id, 1, client, deadline, model, size, most, None, earlier)
+        admitted = CallState(id, 1, client, model, size, most, None, earlier)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
@@ -310,8 +310,8 @@ def step(state, event):
         if usage is not None:
             spent, charged = charge(book.spent, call, usage)
             call = CallState(
-                call.id, call.attempt, call.client, call.deadline, call.model,
-                call.input_tokens, call.max_output, charged, call.previous, call.extra,
+                call.id, call.attempt, call.client, call.model, call.input_tokens,
+                call.max_output, charged, call.previous, call.extra,
             )
             book = Book(book.run, spent, more)
         <ANSWER>

@@ -22,7 +22,7 @@ from engine.core.outcome import NOTHING_USED, LimitHit, Outcome, Refusal, Used, 
 __all__ = ["LimitHit", "Outcome", "Refusal", "Used", "total"]
 """What the core's users find here too."""
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 """Version of the stored form; a stored state of another version is refused."""
 
 NO_TIME: Final = 1 << 62
@@ -79,9 +79,9 @@ class ClientInfo(Struct, frozen=True, gc=False, omit_defaults=True):
 class RunExtra(Struct, frozen=True, gc=False, omit_defaults=True):
     """``thread_used`` is what earlier runs of the thread used, ``lacks`` the abilities that the host does not have.
 
-    ``above`` is the nearest deadline of an ancestor (ms), ``opened`` when walls of its node began, where that was not
-    at its start, ``stood`` for how long in all its clock has stood still (ms). ``node`` is empty where it is called
-    like the run.
+    ``clients`` are those the host has, only where the policy sends calls elsewhere. ``above`` is the nearest deadline
+    of an ancestor (ms), ``opened`` when walls of its node began, where that was not at its start, ``stood`` for how
+    long in all its clock has stood still (ms). ``node`` is empty where it is called like the run.
     """
 
     thread: str | None = None
@@ -92,6 +92,7 @@ class RunExtra(Struct, frozen=True, gc=False, omit_defaults=True):
     above: int = NO_TIME
     opened: int | None = None
     node: str = ""
+    clients: tuple[ClientInfo, ...] = ()
 
 
 class Run(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -105,7 +106,6 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     started: int
     deadline: int = NO_TIME
     fingerprint: str = ""
-    clients: tuple[ClientInfo, ...] = ()
     extra: RunExtra | None = None
 
     thread = _Extra[str | None](None)
@@ -116,6 +116,7 @@ class Run(Struct, frozen=True, gc=False, omit_defaults=True):
     above = _Extra(NO_TIME)
     opened = _Extra[int | None](None)
     node = _Extra("")
+    clients = _Extra[tuple[ClientInfo, ...]](())
 
 
 class Failure(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -165,6 +166,8 @@ class CallExtra(Struct, frozen=True, gc=False, omit_defaults=True):
 class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The call in hand, or the last one; ``attempt`` 0 while a host's function is asked before it.
 
+    When the attempt is cut was in its decision: no rule asks for it again.
+
     ``charged`` is what has been charged for this attempt, so that cumulative reports are charged once; ``previous`` is
     the attempt before it, of this call or the one before: what such attempts used may still be told.
     """
@@ -172,7 +175,6 @@ class CallState(Struct, frozen=True, gc=False, omit_defaults=True):
     id: str
     attempt: int
     client: str
-    deadline: int = NO_TIME
     model: str = ""
     input_tokens: int | None = None
     max_output: int | None = None

@@ -66,6 +66,8 @@ class Player:
         """Where the records of the last event begin, those of what had to come before it left out."""
         self._due: dict[str, int] = {}
         """When a further attempt of a tool call begins (ms)."""
+        self._cut_at = NO_TIME
+        """When the attempt in hand is cut (ms)."""
         self._begin(given)
 
     def _begin(self, given: Sequence[Given]) -> None:
@@ -257,7 +259,7 @@ class Player:
         if phase == Phase.WAITING and state.call is not None:
             timers.append((state.call.not_before, self._retry))
         if phase == Phase.CALLING and state.call is not None:
-            timers.append((state.call.deadline, self._cut_call))
+            timers.append((self._cut_at, self._cut_call))
         if phase == Phase.TOOLS:
             timers += [(c.deadline, lambda c=c: self._cut(c)) for c in state.round if c.status == STARTED]  # type: ignore[misc]
         timers.append((wake_at(state), self._tick))
@@ -297,6 +299,8 @@ class Player:
         """Do what was decided, as far as it needs nothing from the world."""
         if isinstance(decision, d.Resolve):
             self._obey(self._send(e.Resolved(self.at, decision.name, "ok", "text"), supplied=True))
+        elif isinstance(decision, d.Call):
+            self._cut_at = decision.deadline
         elif isinstance(decision, d.RunTools):
             self._start(decision)
         elif isinstance(decision, d.Execute):
