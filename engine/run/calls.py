@@ -266,9 +266,10 @@ def _proposed(host: Host, id: str, call: ToolCall, prepared: dict[str, dict[str,
         return Proposed(id, call.name, key, kind=call.kind)
     if tool is None:
         return Proposed(id, call.name, key, registered=False)
+    name = tool.name  # the registered one: no state then holds a copy of its own
     try:
         prepared[id] = tool.read(call.arguments)
     except ArgumentError as exc:
-        return Proposed(id, call.name, key, problem=brief(exc))
+        return Proposed(id, name, key, problem=brief(exc))
     kind: Literal["function", "external", "agent"] = "external" if tool.external else "function"
-    return Proposed(id, call.name, key, kind="agent" if call.name == host.delegates else kind)
+    return Proposed(id, name, key, kind="agent" if name == host.delegates else kind)
