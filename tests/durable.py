@@ -24,7 +24,7 @@ class Record:
         self.signals = []
         self.arrived = asyncio.Event()
         self.performed = []
-        """Keys of all jobs that were begun, once for each time."""
+        """All jobs that were begun, once for each time: their keys, and the digests of the decisions they came from."""
         self.reports = []
 
     def signal(self, signal):
@@ -87,7 +87,7 @@ class Remembered:
     async def _live(self, until):
         for key, job in self._waiting.items():
             if key not in self._tasks:
-                self._record.performed.append(key)
+                self._record.performed.append((key, job.digest))
                 self._tasks[key] = asyncio.ensure_future(self._performing.perform(job))
         if self._record.signals:
             return self._record.signals[0]
