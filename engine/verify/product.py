@@ -19,7 +19,7 @@ from engine.verify.explore import uncollected
 from engine.verify.joint_fields import LEFT, JointFields
 from engine.verify.joint_steps import Outlooks, React, Side, State, Told
 from engine.verify.outlooks import BACK_TO_FAILURE, Outlook
-from engine.verify.successors import Branch
+from engine.verify.successors import IMPOSSIBLE, Branch
 from engine.verify.traces import TraceStep, trace
 from engine.verify.world import World, around
 
@@ -100,7 +100,10 @@ def _without(machine: Machine, plain: bool, policies: Sequence[Policy]) -> Machi
         odd = _ODD_FIELDS if unheard_of else _ODD_FIELDS | {"unknown"}
         pinned = {name: tuple(_pinned(f) if f.name in odd else f for f in kind.fields) for name, kind in events.items()}
         events = {name: replace(kind, fields=pinned[name]) for name, kind in events.items()}
-    return replace(machine, events=events)
+    possible = {
+        name: tuple(rule for rule in rules if rule.effect.kind != IMPOSSIBLE) for name, rules in machine.rules.items()
+    }
+    return replace(machine, events=events, rules=possible)
 
 
 def _pinned(field: FieldDef) -> FieldDef:

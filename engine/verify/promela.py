@@ -16,7 +16,7 @@ from engine.core.machine.machine import Count, EventKind, Grant, Machine, Phase,
 from engine.verify.atomic import is_atomic
 from engine.verify.choices import Reaction
 from engine.verify.observe import observe
-from engine.verify.successors import BESIDE, JUDGED, Writer, beside
+from engine.verify.successors import BESIDE, IMPOSSIBLE, JUDGED, Writer, beside
 
 _SHORT = 30_000
 """Larger numbers do not fit into a ``short``."""
@@ -61,8 +61,8 @@ class _Promela(Writer):
     def _reaction(self, kind: EventKind, rule: Rule, fields: Mapping[str, int]) -> Iterator[str]:
         """Let the laws look at it, and go on to the state it leads to."""
         yield f"/* {rule.id} */"
-        if kind.name == "tool" and rule.effect.kind == "suspend":
-            return  # as in the search: the judging is given up
+        if rule.effect.kind == IMPOSSIBLE or (kind.name == "tool" and rule.effect.kind == "suspend"):
+            return  # as in the search: nothing of the kind comes, or the judging is given up
         for seen, told in observe(self.laws.plans, kind.name, fields, rule.effect):
             yield from self._watched(seen, told)
         for update in rule.updates:

@@ -56,6 +56,9 @@ FAILING = "failure_in_hand"
 
 BESIDE = (JUDGED, HELD, FAILING)
 
+IMPOSSIBLE = "impossible"
+"""Effect of a rule that is no reaction: it says what cannot come, so that a search does not go that way."""
+
 _SAMPLE = 64
 """A field with more values than this is tried at both ends and in the middle only."""
 
@@ -201,6 +204,9 @@ class Writer:
 
     def _reaction(self, kind: EventKind, rule: Rule, fields: Mapping[str, int]) -> Iterator[str]:
         """Count it, let the laws look at it, and hand on the state it leads to."""
+        if rule.effect.kind == IMPOSSIBLE:
+            yield "pass"
+            return
         if kind.name == "tool" and rule.effect.kind == "suspend":
             # ``step`` gives the judging up: that the round would crowd a limit is a field of ``round``.
             yield "fired[#] += 1"

@@ -18,6 +18,7 @@ from engine.core.policy import Policy
 from engine.core.vocabulary import RESOURCES
 from engine.verify.composed import composed
 from engine.verify.others import among_others
+from engine.verify.successors import IMPOSSIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def _plain(machine: Machine) -> Machine:
     spent = [Not(Eq(Field(f.name), Lit(ENOUGH))) for f in events["call"].fields if ENOUGH in f.values]
     if not spent:
         return replace(machine, events=events)
-    early = Rule("call.early", all_of(Eq(Var(_HEARD), Lit(0)), any_of(*spent)), (), Effect("wait"), "default: call")
+    early = Rule("call.early", all_of(Eq(Var(_HEARD), Lit(0)), any_of(*spent)), (), Effect(IMPOSSIBLE), "default: call")
     rules = {name: tuple(_hearing(name, rule) for rule in rules) for name, rules in machine.rules.items()}
     rules["call"] = (early, *rules["call"])
     heard = Variable(_HEARD, Sort.FLAG, 0, "a model was heard of", 2)
@@ -145,17 +146,26 @@ def _clients(machine: Machine, policy: Policy) -> Machine:
     fuels = {_left(*at): len(step.clients) for at, step in steps.items()} if len(steps) > 1 else {}
     fuels[_LEFT] = len({name for step in steps.values() for name in step.clients})
 
+    spent = {at: [name for name in (_left(*at), _LEFT) if name in fuels] for at in steps}
+
     def switching(rule: Rule) -> Rule:
         at = rule.effect.ladder, rule.effect.step
         if rule.effect.kind != "fallback" or at not in steps:
             return rule
-        spent = [name for name in (_left(*at), _LEFT) if name in fuels]
-        guard = all_of(rule.guard, *(Not(Le(Var(name), Lit(0))) for name in spent))
-        return replace(rule, guard=guard, updates=(*rule.updates, *(Spend(name) for name in spent)))
+        guard = all_of(rule.guard, *(Not(Le(Var(name), Lit(0))) for name in spent[at]))
+        return replace(rule, guard=guard, updates=(*rule.updates, *(Spend(name) for name in spent[at])))
 
     variables = tuple(Variable(name, Sort.FUEL, most, "clients to go to") for name, most in fuels.items())
-    rules = {**machine.rules, "failed": tuple(switching(rule) for rule in machine.rules["failed"])}
+    gone = (_gone(plan, place, spent[plan.index, place]) for plan, place, _ in _switches(policy))
+    rules = {**machine.rules, "failed": (*gone, *(switching(rule) for rule in machine.rules["failed"]))}
     return replace(machine, variables=(*machine.variables, *variables), rules=rules)
+
+
+def _gone(plan: FailurePlan, place: int, spent: list[str]) -> Rule:
+    """Where no client is left, a failure does not come with one to go to: its law would miss the step."""
+    asked = all_of(Eq(Field("ladder"), Lit(plan.index)), Eq(Field(plan.switch(place)), Lit(1)))
+    none = any_of(*(Le(Var(name), Lit(0)) for name in spent))
+    return Rule(f"failed.gone.{plan.index}.{place}", all_of(asked, none), (), Effect(IMPOSSIBLE), "default: fallback")
 
 
 _LEFT = "clients_left"

@@ -14,7 +14,7 @@ from engine.core.machine.machine import Count, EventKind, Grant, Machine, Phase,
 from engine.verify.atomic import is_atomic
 from engine.verify.choices import Open, Partly
 from engine.verify.observe import observe
-from engine.verify.successors import FAILING, HELD, JUDGED, names_of
+from engine.verify.successors import FAILING, HELD, IMPOSSIBLE, JUDGED, names_of
 from engine.verify.symbolic.numbers import Marked
 from engine.verify.symbolic.terms import (
     Names,
@@ -170,6 +170,8 @@ class _Encoder:
 
     def _given_up(self, kind: EventKind, rule: Rule, known: Mapping[str, Term]) -> bool:
         """``step`` gives a judging up where a person is to be asked, and judges a round anew where it is refused."""
+        if rule.effect.kind == IMPOSSIBLE:
+            return True
         if kind.name != "tool":
             return False
         if rule.effect.kind == "suspend":
