@@ -271,5 +271,7 @@ def _proposed(host: Host, id: str, call: ToolCall, prepared: dict[str, dict[str,
         prepared[id] = tool.read(call.arguments)
     except ArgumentError as exc:
         return Proposed(id, name, key, problem=brief(exc))
-    kind: Literal["function", "external", "agent"] = "external" if tool.external else "function"
+    kind: Literal["function", "external", "agent", "handoff"] = "function"
+    if tool.external or tool.handoff:
+        kind = "external" if tool.external else "handoff"
     return Proposed(id, name, key, kind="agent" if name == host.delegates else kind)

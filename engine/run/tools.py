@@ -60,6 +60,9 @@ class Tool:
 
     ``external``: it is not called here at all. The run waits until the host's user has executed the call elsewhere and
     brings its result; the function only says what the arguments are.
+
+    ``handoff``: it is not called either. A call of it means that another agent goes on with this conversation; the
+    model is told so, and a request processor gives that agent's instructions and tools to the calls behind it.
     """
 
     __slots__ = (
@@ -70,6 +73,7 @@ class Tool:
         "_wants_all",
         "external",
         "function",
+        "handoff",
         "is_async",
         "name",
         "spec",
@@ -82,6 +86,7 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         external: bool = False,
+        handoff: bool = False,
     ) -> None:
         own_name = name or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(own_name):
@@ -97,7 +102,9 @@ class Tool:
         self._positional: tuple[str, ...] = ()
         self._wants_all = False
         self._required: tuple[str, ...] = ()
-        self.external = external
+        if external and handoff:
+            raise ToolDefinitionError(f"tool `{own_name}` cannot be both `external` and a `handoff`")
+        self.external, self.handoff = external, handoff
         adapter = self._make_adapter(documented)
         self._validator = adapter.validator
         self.spec = ToolSpec(own_name, description if description is not None else said, self._schema(adapter))

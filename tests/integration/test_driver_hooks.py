@@ -11,6 +11,7 @@ from engine.core.messages import Message, ToolSpec
 from engine.core.policy import Finalization, Finalize, Limit, Policy
 from engine.run.driver import Driver
 from engine.run.results import ToolResult
+from engine.run.tools import Tool, ToolDefinitionError
 
 LAST = limits(llm_calls=(1, (Finalize(text="Finish."),)))
 
@@ -244,3 +245,34 @@ def test_a_hook_may_raise_a_model_error():
     result = run(Driver(limits(), Model(), before_model=[refuse]))
     assert result.status == "failed"
     assert "not allowed here" in result.error
+
+
+def test_another_agent_goes_on_with_the_conversation():
+    ran = []
+
+    def to_billing(why: str = "") -> None:
+        """Let the agent for bills go on."""
+        ran.append(why)
+
+    def other_agent(request, context):
+        handed_over = any(m.role == "tool" and "goes on" in m.text for m in request.messages)
+        system = Message("system", "You are about bills." if handed_over else "You are the front desk.")
+        return structs.replace(request, messages=(system, *request.messages))
+
+    model = Model(asks("to_billing", "echo"), asks(("to_billing", "{"), "echo"), says("Paid."))
+    tools = [Tool(to_billing, handoff=True), echo]
+    driver = Driver(limits(tool_iterations=2), model, tools, request_processors=[other_agent])
+    result = run(driver)
+    assert (result.status, result.text, ran) == ("completed", "Paid.", [])
+    assert [request.messages[0].text for request in model.requests] == ["You are the front desk."] + [
+        "You are about bills."
+    ] * 2
+    told = [m.text for m in result.messages if m.role == "tool"]
+    assert told[0] == "`to_billing` goes on with this conversation."
+    assert result.used.llm_calls == 3
+    assert_valid(result.messages)
+
+
+def test_a_tool_is_executed_elsewhere_or_hands_over_not_both():
+    with pytest.raises(ToolDefinitionError, match="both `external` and a `handoff`"):
+        Tool(echo, external=True, handoff=True)
