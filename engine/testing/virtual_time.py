@@ -2,7 +2,8 @@
 
 Whatever could happen in another order does, for some seed: of all that is ready one thing is run, and then it is drawn
 again. Nobody waits in real time: when nothing is ready, the clock goes to the next timer. What happens in threads or
-other processes is outside of it, so tools must be coroutines. It knows nothing of policies.
+other processes is outside of it, so tools must be coroutines; a server on this very loop, such as a rehearsed model,
+may be talked to through sockets. It knows nothing of policies.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ class Stuck(AssertionError):
     """Everything waits, and nothing will ever happen."""
 
 
+_ON_THE_WAY = 0.001
+"""Seconds of real time that what was written to a socket of this loop may take to its other end."""
+
+
 class _Selector(selectors.DefaultSelector):
     """Never waits: time is the loop's own."""
 
@@ -27,6 +32,8 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         found = super().select(0)
+        if not found and timeout != 0 and len(self.get_map()) > 1:  # one is the loop's own
+            found = super().select(_ON_THE_WAY)
         if not found and timeout is None:
             raise Stuck("everything waits for something that nobody does (a tool in a thread? make it a coroutine)")
         if not found and timeout and timeout > 0:

@@ -256,7 +256,7 @@ class Replay:
 
     def _handoff(self, number: int, group: Group) -> None:
         self.rounds += 1
-        self._reply(number, finish="tool_calls", calls=(e.Proposed(f"h{self.rounds}.0", "another", "{}", "handoff"),))
+        self._reply(number, finish="tool_calls", calls=(e.Proposed(f"{self.rounds}.0", "another", "{}", "handoff"),))
 
     def _round(self, number: int, group: Group) -> None:
         """A reply that asks for tools, with what its provider has executed by itself."""
