@@ -15,6 +15,18 @@ from engine.core.machine.plan import Plan
 from engine.core.state import Outcome
 from engine.verify.round_sight import RoundSight
 
+_ADMITTED: dict[type[d.AnyDecision], str] = {
+    d.Call: "a call is admitted",
+    d.Retry: "a further attempt is decided on",
+    d.Execute: "a tool starts",
+    d.Ask: "a person is asked",
+    d.Suspend: "a person is asked",
+    d.Resolve: "the host's function is asked",
+    d.Spawn: "a child is spawned",
+    d.Queue: "a child is spawned",
+}
+"""What lets a run go on, by the decision that does."""
+
 
 class Watch(RoundSight):
     """Give it every event with its decision, in order; ``broken`` says in words which laws do not hold."""
@@ -28,6 +40,7 @@ class Watch(RoundSight):
             if self._paused is not None:
                 self.ledger.stand(self._at - self._paused)
                 self._paused = self._at
+        over = self._stopping or self.outcome is not None
         shown = self.ledger.pools.tools
         self._tools_above = -1 if shown is None else shown
         self._named(decision)
@@ -55,11 +68,21 @@ class Watch(RoundSight):
             self._answered(event, decision)
         elif isinstance(event, e.ApprovalGiven | e.Tick):
             self._approval(event, decision)
+        if over:
+            self._nothing_more(decision)
         self._finish(decision)
         if not self._only_people():
             self._paused = None
         elif self._paused is None:
             self._paused = self._at
+
+    def _nothing_more(self, decision: d.AnyDecision) -> None:
+        """The run had ended, or was stopping, before this was decided: so nothing may be admitted by it."""
+        parts = (decision, *(decision.verdicts if isinstance(decision, d.RunTools) else ()))
+        what = next((_ADMITTED[type(part)] for part in parts if type(part) in _ADMITTED), "")
+        words = f"L4: {what} after the end, or while the run is stopping"
+        if what and words not in self.broken:
+            self._break(words)
 
     def _shown(self, event: e.PoolsSeen) -> None:
         """Others of the tree have taken more of the limits that the run shares, or given something back."""

@@ -22,7 +22,6 @@ NOT_PLAYED = {
     "a final call that is forgotten": "on `step` another law is broken before",
     "tools in a further attempt of the final call": "`step` makes every attempt of a final call final",
     "the end is not the end": "`step` knows no reply after the end",
-    "a call while the run is stopping": "nobody looks at what is asked for while a run is stopping",
     "a fallback without a client": "`step` has no client to go to",
     "a fallback of the final call with tools": "`step` makes a fallback of a final call final",
     "a call that waits for a person takes nothing": "every tool must ask",
