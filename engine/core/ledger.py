@@ -16,7 +16,7 @@ from msgspec import structs
 from engine.core import draws
 from engine.core.budgets import Budget, Ceiling
 from engine.core.draws import Draw
-from engine.core.pooling import Carve, Node, Pool, Pooling
+from engine.core.pooling import Carve, Node, Pool, Pooling, shown_by
 from engine.core.state import NO_TIME, LimitHit, Refusal
 from engine.core.vocabulary import limit_name
 
@@ -80,7 +80,14 @@ class Ledger(Pooling):
         pools = (*own, *(_thread_pool(c, earlier) for c in budget.pools if c.scope == "thread"))
         depth = budget.depth
         root = Node(id, "", "", budget, 0, depth.maximum, id, pools, (), _deadline(budget, at))
-        self.nodes[id] = structs.replace(root, thread=thread)
+        self.nodes[id] = structs.replace(root, thread=thread, shown=shown_by(pools))
+
+    def adopt(self, path: tuple[Node, ...]) -> None:
+        """A node and those above it are there, as they stand in another ledger (``path``)."""
+        for node in path:
+            self.nodes[node.id] = node
+            if node.parent:
+                self._live.setdefault(node.parent, {})[node.id] = None
 
     def may_spawn(self, parent: str, at: int) -> Refusal | None:
         """Why no child of this node can be spawned now; ``None`` if one can."""
@@ -131,7 +138,7 @@ class Ledger(Pooling):
             levels, owner = node.levels - 1, node.levels_owner
         deadline = _deadline(budget, at)
         child = Node(id, parent, agent, budget, node.depth + 1, levels, owner, tuple(pools), tuple(carves), deadline)
-        self.nodes[id] = child
+        self.nodes[id] = structs.replace(child, shown=shown_by(child.pools))
         self._live.setdefault(parent, {})[id] = None
         self.nodes[parent] = structs.replace(node, children=node.children + 1)
         if carves:
@@ -146,7 +153,7 @@ class Ledger(Pooling):
         """
         node = self.nodes[id]
         pools = tuple(p if p.ceiling.scope == "thread" else structs.replace(p, own=0) for p in node.pools)
-        self.nodes[id] = structs.replace(node, pools=pools)
+        self.nodes[id] = structs.replace(node, pools=pools, shown=shown_by(pools))
 
     def may_wake(self, id: str) -> Refusal | None:
         """Why this node cannot be woken; ``None`` if it can.

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from engine.core import draws
 from engine.core.budgets import Budget, Ceiling
-from engine.core.draws import Draw
+from engine.core.draws import TOOL_CALLS, Draw
 from engine.core.state import NO_TIME, LimitHit, Refusal
 
 
@@ -66,6 +66,28 @@ class Carve(Struct, frozen=True, gc=False):
     taken: int = 0
 
 
+Amounts = tuple[tuple[str, int], ...]
+"""Amounts by limit, in the order of a policy."""
+
+
+class Shown(Struct, frozen=True, gc=False):
+    """What follows from the pools of a node, kept with them: looking at a ledger is to cost next to nothing.
+
+    ``limited`` are the resources that they leave to descendants only as far as ``left`` says; ``executions`` is the
+    place of the pool that leaves least tool calls (-1: none limits them). To the node's present run: ``others`` is what
+    others have taken, and ``aside`` the part of it that they have not used.
+    """
+
+    limited: tuple[int, ...] = ()
+    left: tuple[int, ...] = (NO_TIME,) * len(draws.RESOURCES)
+    executions: int = -1
+    others: Amounts = ()
+    aside: Amounts = ()
+
+
+NOTHING_SHOWN = Shown()
+
+
 class Node(Struct, frozen=True, gc=False):
     """One agent instance.
 
@@ -98,6 +120,7 @@ class Node(Struct, frozen=True, gc=False):
     stood: int = 0
     thread: str = ""
     slot: bool = False
+    shown: Shown = NOTHING_SHOWN
 
     @property
     def given(self) -> dict[str, tuple[Any, int]]:
@@ -153,7 +176,6 @@ class Pooling:
         return self._left(node.parent, node.carves) if node.parent else []
 
     def _left(self, id: str, carves: tuple[Carve, ...]) -> list[Left]:
-        """What is set aside below a pool and not taken yet comes on top of what the pool leaves to everybody."""
         nodes = self.nodes
         found: list[Left] = []
         aside: list[int] | None = None
@@ -163,12 +185,7 @@ class Pooling:
             if carves:
                 aside = put_aside(carves, aside)
             node = nodes[id]
-            for pool in node.pools:
-                if pool.shared:
-                    free = pool.maximum - pool.taken - pool.kept
-                    if aside is not None and (more := aside[pool.resource]):
-                        free = more + free if free > 0 else more
-                    found.append((node, pool, free))
+            found += ((node, pool, left_by(pool, aside)) for pool in node.pools if pool.shared)
             id, carves = node.parent, node.carves
 
     def spent(self, id: str) -> Refusal | None:
@@ -220,7 +237,7 @@ class Pooling:
             structs.replace(pool, maximum=maximum) if pool.ceiling.limit == limit and maximum > pool.maximum else pool
             for pool in node.pools
         )
-        self.nodes[id] = structs.replace(node, pools=pools)
+        self.nodes[id] = structs.replace(node, pools=pools, shown=shown_by(pools))
 
     def set_aside(self, parent: str, carves: Iterable[Carve]) -> None:
         """Carve amounts for a new child out of the pools of its parent and above."""
@@ -255,7 +272,8 @@ class Pooling:
             else pool
             for pool in node.pools
         )
-        self.nodes[id] = structs.replace(node, pools=pools, carves=_covered(node.carves, taken))
+        shown = _shifted(node.shown, taken, node.shown.others, node.shown.aside)
+        self.nodes[id] = structs.replace(node, pools=pools, shown=shown, carves=_covered(node.carves, taken))
         if node.parent:
             self._climb(node.parent, used, held, taken)
 
@@ -274,7 +292,8 @@ class Pooling:
                 else pool
                 for pool in node.pools
             )
-            self.nodes[id] = structs.replace(node, pools=pools, carves=_covered(node.carves, taken))
+            shown = _shifted(node.shown, taken, *_by_others(pools)) if node.shown.limited else node.shown
+            self.nodes[id] = structs.replace(node, pools=pools, shown=shown, carves=_covered(node.carves, taken))
             id = node.parent
 
 
@@ -282,8 +301,46 @@ def put_aside(carves: tuple[Carve, ...], aside: list[int] | None) -> list[int]:
     """What is set aside for the nodes of a path and not taken yet, by resource, with one more node's carves."""
     amounts = aside or [0] * len(draws.RESOURCES)
     for carve in carves:
-        amounts[carve.resource] += max(0, carve.amount - carve.taken)
+        if carve.taken < carve.amount:
+            amounts[carve.resource] += carve.amount - carve.taken
     return amounts
+
+
+def left_by(pool: Pool, aside: list[int] | None) -> int:
+    """What a pool leaves: what is set aside below it and not taken yet comes on top of what it leaves to everybody."""
+    more = aside[pool.resource] if aside is not None else 0
+    return more + max(0, pool.free) if more else pool.free
+
+
+def shown_by(pools: tuple[Pool, ...]) -> Shown:
+    """What follows from these pools."""
+    left, executions = [*NOTHING_SHOWN.left], -1
+    for place, pool in enumerate(pools):
+        if pool.shared and pool.free < left[pool.resource]:
+            left[pool.resource] = pool.free
+            executions = place if pool.resource == TOOL_CALLS else executions
+    limited = tuple({pool.resource: None for pool in pools if pool.shared})
+    return Shown(limited, tuple(left), executions, *_by_others(pools))
+
+
+def _shifted(shown: Shown, taken: list[int], others: Amounts, aside: Amounts) -> Shown:
+    """So much more is taken: all pools of one resource move by the same, so the one that leaves least remains it."""
+    left = [*shown.left]
+    for resource in shown.limited:
+        left[resource] -= taken[resource]
+    return Shown(shown.limited, tuple(left), shown.executions, others, aside)
+
+
+def _by_others(pools: tuple[Pool, ...]) -> tuple[Amounts, Amounts]:
+    """What others than the node's present run have taken, and what of that they have not used."""
+    others, aside = [], []
+    for pool in pools:
+        taken = pool.taken - pool.own_held
+        if by_others := taken - pool.own:
+            others.append((pool.ceiling.limit, by_others))
+            if unused := taken - pool.used:
+                aside.append((pool.ceiling.limit, unused))
+    return tuple(others), tuple(aside)
 
 
 def _covered(carves: tuple[Carve, ...], taken: list[int]) -> tuple[Carve, ...]:

@@ -28,6 +28,11 @@ def cost(price: Price, usage: Usage) -> int:
     return -(-total // _PER)
 
 
+def price_of(price: Price, input_tokens: int, output_tokens: int) -> int:
+    """What so many tokens cost, none of them cached: ``cost`` of a request that has not been made."""
+    return -(-(input_tokens * price.input + output_tokens * price.output) // _PER)
+
+
 def plain(usage: Usage) -> bool:
     """A report without negative numbers, which no provider means."""
     return (

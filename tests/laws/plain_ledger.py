@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from engine.core.budgets import Budget, Ceiling
 from engine.core.draws import BY_CALLS, RESOURCES, Draw
 from engine.core.ledger import Ledger
-from engine.core.pooling import Pool
+from engine.core.pooling import Pool, shown_by
 from engine.core.state import NO_TIME
 
 Same = Callable[[str, object, object], None]
@@ -279,6 +279,7 @@ class Plain:
             same(f"{id} running", node.running, self.running(id))
             same(f"{id} queue", real.queue(id), tuple(n for n in self.queue if self.entries[n].parent == id))
             same(f"{id} children", real.children(id), tuple(c.id for c in self.children(id, live=True)))
+            same(f"{id} shows", node.shown, shown_by(node.pools))
             if clocks:
                 same(f"{id} deadline", node.until(at), self.until(id, at))
             for pool, (ceiling, maximum, kept) in zip(node.pools, entry.pools, strict=True):
