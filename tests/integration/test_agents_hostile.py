@@ -67,12 +67,15 @@ def test_a_lease_that_is_lost_stops_the_whole_tree(monkeypatch):
     monkeypatch.setattr("engine.run.holding.LEASE_MS", 90)
     monkeypatch.setattr("engine.run.holding.Holding.__init__.__defaults__", (90,))
 
+    model, helper = Model(delegates("a")), Model(then=forever)
+
     class Taken(MemoryStore):
         def renew(self, lease, ttl):
+            if not helper.requests:  # not before there is something to stop
+                return lease
             raise LeaseError("somebody else has it")
 
     async def main():
-        model, helper = Model(delegates("a")), Model(then=forever)
         driver = Driver(policy(), {"main": model, "helper": helper}, agents=agents("research"), journal=Taken())
         with pytest.raises(LeaseError):
             await driver.run("Q")
