@@ -64,6 +64,11 @@ class Execution:
             jitter=unit(self.context.run, f"{decision.id}.{decision.attempt}") if result.status in RETRIED else 0,
         )
 
+    def refused(self, problem: ArgumentError) -> ToolEnded:
+        """The event for an execution whose arguments the tool does not accept."""
+        text = REFUSALS["bad_arguments"].format(tool=self.effect.call.name, problem=brief(problem))
+        return self.ended(ToolResult(text, "failed"))
+
     def cut(self) -> ToolEnded:
         """The event for an execution that was cancelled."""
         self.context.cancelled = True
@@ -91,8 +96,7 @@ async def run_tool(host: Host, execution: Execution, arguments: dict[str, Any] |
     except asyncio.CancelledError:
         raise
     except ArgumentError as exc:
-        text = REFUSALS["bad_arguments"].format(tool=name, problem=brief(exc))
-        return execution.ended(ToolResult(text, "failed"))
+        return execution.refused(exc)
     except HookError as exc:
         return execution.ended(_hook_failed(name, exc))
 

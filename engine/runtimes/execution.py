@@ -13,7 +13,7 @@ from engine.run.agents import Role
 from engine.run.contents import Contents
 from engine.run.driver import Driver
 from engine.run.effects import Moved, Suspended
-from engine.run.loop import drive
+from engine.run.loop import drive, withdrawn
 from engine.run.records import differing_host, policy_change, record_of
 from engine.run.timers import Clock, system_clock
 from engine.runtimes.effects import DurableEffects
@@ -90,6 +90,11 @@ async def execute(
     listener = worker.driver.followers.of(None, role, order.spec, contents.get) if follow else None
     effects = DurableEffects(order, role, environment, texts, contents, listener)
     state = order.state or role.compiled.initial
+    if order.withdrawn:
+        return effects.end(withdrawn(order.spec, role.compiled.step, state, effects, order.withdrawn))
     finished = await drive(order.spec, role.compiled.step, state, effects, order.position)
     assert not isinstance(finished, Suspended)  # an engine waits for people too
-    return effects.moved(finished) if isinstance(finished, Moved) else effects.end(finished)
+    if isinstance(finished, Moved):
+        return effects.moved(finished)
+    await effects.settled()
+    return effects.end(finished)

@@ -14,7 +14,7 @@ from engine.run.agents import Role
 from engine.run.contents import Contents
 from engine.run.cutting import Cuts
 from engine.run.deadlines import Cut
-from engine.run.effects import ModelCall, RunSpec, ToolRun
+from engine.run.effects import ModelCall, ResolverRun, RunSpec, ToolRun
 from engine.run.flight import Flight, Work
 from engine.run.performer import Performer
 from engine.run.timers import Clock, system_clock
@@ -47,22 +47,15 @@ class Performing:
         gathered = Gathering(self._contents)
         notes: list[Note] = []
         performer = Performer(self._role.host, self._spec, gathered, self._clock, notes.append)
-        work, deadline = self._work(performer, job)
-        flight = Flight(job.effect, work, deadline, job.began)
+        flight = _flight(performer, job)
+        if isinstance(job.effect, ResolverRun):
+            flight.deadline = min(job.deadline, self._clock() + self._role.host.resolver_timeout)
         cuts = Cuts(_Known(job.cut), self._clock, notes.append, lambda _: None)
         try:
             event = await self._until_over(flight, performer, cuts, stop)
         finally:
             del self._stops[job.key]
         return Ended(event, gathered.new, tuple(notes), job.digest)
-
-    def _work(self, performer: Performer, job: Job) -> tuple[Work, int]:
-        effect = job.effect
-        if isinstance(effect, ModelCall):
-            return performer.attempt(effect, None), job.deadline
-        if isinstance(effect, ToolRun):
-            return performer.execution(effect), job.deadline
-        return None, min(job.deadline, self._clock() + self._role.host.resolver_timeout)
 
     async def _until_over(self, flight: Flight, performer: Performer, cuts: Cuts, stop: asyncio.Event) -> e.AnyEvent:
         task = asyncio.ensure_future(self._carried(flight, performer))
@@ -87,6 +80,22 @@ class Performing:
             while (left := effect.decision.not_before - self._clock()) > 0:
                 await asyncio.sleep(min(left / 1000, LONGEST_S))
         return await performer.perform(effect, flight.work)
+
+
+def not_begun(role: Role, spec: RunSpec, contents: Contents, now: Clock, job: Job) -> e.AnyEvent:
+    """The end of a job that was cancelled before anybody had begun it."""
+    performer = Performer(role.host, spec, contents, now, lambda _: None)
+    return Cuts(_Known(job.cut), now, lambda _: None, lambda _: None).made(_flight(performer, job), "cancelled")
+
+
+def _flight(performer: Performer, job: Job) -> Flight:
+    effect = job.effect
+    work: Work = None
+    if isinstance(effect, ModelCall):
+        work = performer.attempt(effect, None)
+    elif isinstance(effect, ToolRun):
+        work = performer.execution(effect)
+    return Flight(effect, work, job.deadline, job.began)
 
 
 def _works_in_thread(flight: Flight) -> bool:

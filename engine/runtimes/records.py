@@ -12,11 +12,15 @@ from msgspec import Struct
 
 from engine.core.decisions import Note
 from engine.core.events import AnyEvent
+from engine.core.pooling import Node
 from engine.core.state import State, Used
 from engine.core.vocabulary import SEMANTICS_VERSION
 from engine.run.effects import Position, RunSpec
 from engine.run.records import HostRecord
-from engine.run.result import OpenRequest, RunResult
+from engine.run.result import ChildRun, OpenRequest, RunResult
+
+Trail = tuple[tuple[str, str, str], ...]
+"""Run, event and decision, both as JSON, of each step."""
 
 
 class Order(Struct, frozen=True, omit_defaults=True):
@@ -24,7 +28,11 @@ class Order(Struct, frozen=True, omit_defaults=True):
 
     ``contents`` are its messages by reference, as canonical JSON. ``state`` and ``position`` are there where it goes on
     in a fresh execution; ``held`` are signals that came meanwhile. ``trail``: every event with its decision is kept and
-    given back with the end, for those who want to compare runs. ``agent`` names the one of a run below another.
+    given back with the end, for those who want to compare runs.
+
+    ``agent`` leads from the top of a tree to a run below another, names with ``/`` between them. ``path`` is the run's
+    node in the ledger and those above, nearest first, as they were at its spawn. ``withdrawn`` says why it is to end
+    before it has begun; ``children`` are the runs below that ended in an earlier execution.
     """
 
     spec: RunSpec
@@ -36,7 +44,10 @@ class Order(Struct, frozen=True, omit_defaults=True):
     position: Position | None = None
     held: tuple[Signal, ...] = ()
     notes: tuple[Note, ...] = ()
-    trail: tuple[tuple[str, str], ...] | None = None
+    trail: Trail | None = None
+    path: tuple[Node, ...] = ()
+    withdrawn: str = ""
+    children: tuple[ChildRun, ...] = ()
 
 
 class Ended(Struct, frozen=True, omit_defaults=True, tag="ended"):
@@ -103,10 +114,10 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
 
 class End(Struct, frozen=True, omit_defaults=True):
-    """How a run has ended. ``trail`` are its events with the decisions they got, where that was asked for."""
+    """How a run has ended. ``trail`` is its own and, behind it, that of each run below, where that was asked for."""
 
     result: RunResult
-    trail: tuple[tuple[str, str], ...] | None = None
+    trail: Trail | None = None
 
 
 class Refused(Struct, frozen=True):
