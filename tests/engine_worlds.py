@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from durable import Engine
-from msgspec import structs
+from msgspec import Struct, structs
 
 import policy_lang
 from engine.clients import from_spec
@@ -379,7 +380,7 @@ def came(end: End, together: int = 1) -> Came:
     """
     assert end.trail is not None, "the order did not ask for a trail"
     result, run = end.result, end.result.run_id
-    kept = [(line[0] if len(line) == 3 else run, *map(timeless, line[-2:])) for line in end.trail]
+    kept = [(line[0] if len(line) == 3 else run, _plain(line[-2]), timeless(line[-1])) for line in end.trail]
     kept.sort(key=lambda line: line[0])  # each run's own order stays
     events = tuple(f"{of} {event}" for of, event, _ in kept)
     decisions = tuple(f"{of} {decision}" for of, _, decision in kept)
@@ -391,6 +392,17 @@ def came(end: End, together: int = 1) -> Came:
 def _said(message: Message) -> str:
     calls = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
     return f"{message.role}: {message.text} {calls}".strip()
+
+
+def _plain(event: str) -> str:
+    """An event with all of its fields, whether they were written down or are the default."""
+    return timeless(json.dumps(msgspec.to_builtins(_whole(decode_event(event)))))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return {name: _whole(getattr(value, name)) for name in value.__struct_fields__} | {"is": type(value).__name__}
+    return [_whole(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def timeless(text: str) -> str:
