@@ -131,7 +131,7 @@ def admit(
             v, note = core.extended(rule, v, s, at)
             notes = (*notes, note)
         elif kind == "call" or kind == "final":
-            return _call(core, s, at, v, rule, call, notes, ref)
+            return attempted(core, s, at, v, rule, call, notes, ref)
         elif kind == "suspend":
             return question(core, s, at, v, rule, call, notes)
         elif kind == "resolve":
@@ -140,9 +140,10 @@ def admit(
             return end(core, s, at, v, rule, notes)
 
 
-def _call(
-    core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...], ref: str
+def attempted(
+    core: Core, s: State, at: int, v: Values, rule: Rule, call: CallState, notes: tuple[Note, ...] = (), ref: str = ""
 ) -> Result:
+    """The next attempt of ``call`` is admitted by this rule; ``ref`` is the instruction that the host has computed."""
     n, final, book = s.n + 1, v[REASON] > 0, s.book
     failed = None if call.extra is None else call.extra.instead_of
     if failed is not None:

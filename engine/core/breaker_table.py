@@ -29,6 +29,9 @@ MAX_ARGUMENT_SETS = 64
 
 States = tuple[BreakerState, ...]
 
+_FEW = 8
+"""So many states are looked through from the first one: that takes less time than to halve them."""
+
 _NOTHING = ToolExtra()
 
 
@@ -82,6 +85,17 @@ class BreakerTable:
                     states = self._outcome(states, index, breaker, call, at, notes)
         return states, tuple(notes)
 
+    def apply_alone(
+        self, states: States, matching: tuple[int, ...], tool: str, done: Execution, at: int
+    ) -> tuple[States, tuple[Note, ...]]:
+        """The same for one execution that every matching breaker counts, and that was the probe of none."""
+        notes: list[Note] = []
+        for index in matching:
+            breaker = self.all[index]
+            own = self._kept_under(states, index, breaker, tool, done.args) if breaker.per_args else tool
+            states = _recorded(states, index, own, breaker, done, at, tool, notes)
+        return states, tuple(notes)
+
     def _outcome(
         self, states: States, index: int, breaker: Breaker, call: RoundCall, at: int, notes: list[Note]
     ) -> States:
@@ -89,23 +103,23 @@ class BreakerTable:
         failed, probe = _failed(breaker, extra.outcome), index in extra.probes
         if failed is None:
             return self.release(states, with_extra(call, probes=(index,))) if probe else states
-        own = self._kept_under(states, index, breaker, call) if breaker.per_args else call.tool
-        done = Execution(failed, call.args, extra.result, extra.ended - call.started)
-        states = _recorded(states, index, own, breaker, done, at, call.tool, notes, probe=probe)
+        own = self._kept_under(states, index, breaker, call.tool, call.args) if breaker.per_args else call.tool
+        done = Execution(failed, call.args, extra.result, extra.ended - call.started, probe)
+        states = _recorded(states, index, own, breaker, done, at, call.tool, notes)
         if probe:
             # A probe may be the tool's and not its argument set's: whoever waits for it learns how it went.
             for state in self._seen(states, index, call.tool, call.args):
                 if state.probing and state.key != own:
-                    states = _recorded(states, index, state.key, breaker, done, at, call.tool, notes, probe=True)
+                    states = _recorded(states, index, state.key, breaker, done, at, call.tool, notes)
         return states
 
-    def _kept_under(self, states: States, index: int, breaker: Breaker, call: RoundCall) -> str:
+    def _kept_under(self, states: States, index: int, breaker: Breaker, tool: str, args: str) -> str:
         """The key under which an outcome is remembered: its argument set's, or its tool's if there is no room."""
-        key = _key(breaker, call.tool, call.args)
-        if key == call.tool or _find(states, index, key) is not None:
+        key = _key(breaker, tool, args)
+        if key == tool or _find(states, index, key) is not None:
             return key
-        sets = sum(s.breaker == index and s.key.startswith(f"{call.tool} ") for s in states)
-        return call.tool if sets >= MAX_ARGUMENT_SETS else key
+        sets = sum(s.breaker == index and s.key.startswith(f"{tool} ") for s in states)
+        return tool if sets >= MAX_ARGUMENT_SETS else key
 
     def _seen(self, states: States, index: int, tool: str, args: str) -> list[BreakerState]:
         """What a breaker remembers of this call: of the tool, and of the argument set where it tells them apart."""
@@ -136,19 +150,15 @@ def _recorded(
     at: int,
     tool: str,
     notes: list[Note],
-    *,
-    probe: bool,
 ) -> States:
-    """The states with what an execution's outcome does to one of them; ``probe``: it was one, if that is out."""
-    place = _place(states, index, key)
-    known = _at(states, place, index, key)
-    state = known or BreakerState(index, key)
-    if probe and state.probing:
-        done = Execution(done.failed, done.args, done.result, done.ms, probe=True)
+    """The states with what an execution's outcome does to one of them."""
+    place, known = _sought(states, index, key)
+    nothing = BreakerState(index, key)
+    state = nothing if known is None else known
     after = record(breaker, state, done, at)
     if after.opened is not None and after.opened != state.opened:
         notes.append(_tripped(breaker, tool))
-    return _stored(states, place, known, after)
+    return _stored(states, place, known, after, nothing)
 
 
 def _failed(breaker: Breaker, outcome: str) -> bool | None:
@@ -171,33 +181,35 @@ def _tripped(breaker: Breaker, tool: str) -> Note:
 
 
 def _find(states: States, breaker: int, key: str) -> BreakerState | None:
-    return _at(states, _place(states, breaker, key), breaker, key)
+    return _sought(states, breaker, key)[1]
 
 
-def _place(states: States, breaker: int, key: str) -> int:
-    """Where the state of a breaker and key stands, or would stand."""
-    return bisect_left(states, (breaker, key), key=_order) if states else 0
-
-
-def _at(states: States, place: int, breaker: int, key: str) -> BreakerState | None:
-    if place >= len(states):
-        return None
-    state = states[place]
-    return state if state.breaker == breaker and state.key == key else None
+def _sought(states: States, breaker: int, key: str) -> tuple[int, BreakerState | None]:
+    """Where the state of a breaker and key stands, or would stand, and what stands there under that name."""
+    first = bisect_left(states, (breaker, key), key=_order) if len(states) > _FEW else 0
+    for place in range(first, len(states)):
+        state = states[place]
+        if state.breaker == breaker and state.key == key:
+            return place, state
+        if state.breaker > breaker or (state.breaker == breaker and state.key > key):
+            return place, None
+    return len(states), None
 
 
 def _put(states: States, state: BreakerState) -> States:
-    place = _place(states, state.breaker, state.key)
-    return _stored(states, place, _at(states, place, state.breaker, state.key), state)
+    place, known = _sought(states, state.breaker, state.key)
+    return _stored(states, place, known, state, BreakerState(state.breaker, state.key))
 
 
-def _stored(states: States, place: int, known: BreakerState | None, state: BreakerState) -> States:
-    """The states with this one at its place, where ``known`` has stood."""
-    # What remembers nothing need not be remembered: 64 sets of arguments that work leave room for one that fails.
-    new = () if state == BreakerState(state.breaker, state.key) else (state,)
-    if not new and known is None:
-        return states
-    return (*states[:place], *new, *states[place if known is None else place + 1 :])
+def _stored(
+    states: States, place: int, known: BreakerState | None, state: BreakerState, nothing: BreakerState
+) -> States:
+    """The states with this one at its place, where ``known`` has stood; ``nothing`` is one that remembers nothing."""
+    # That need not be remembered: 64 sets of arguments that work leave room for one that fails.
+    new = () if state == nothing else (state,)
+    if known is None:
+        return states[:place] + new + states[place:] if new else states
+    return states[:place] + new + states[place + 1 :]
 
 
 def _order(state: BreakerState) -> tuple[int, str]:

@@ -95,15 +95,14 @@ def released(state: BreakerState) -> BreakerState:
 
 def record(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:
     """What an execution's outcome does to a breaker. ``opened`` differs afterwards exactly when it has tripped."""
-    where = position(breaker, state, at)
+    if state.opened is None:
+        return _observed(breaker, state, done, at)
     if done.probe and state.probing:
         return _probed(breaker, state, done, at)
-    if where != CLOSED:
+    if position(breaker, state, at) != CLOSED:
         # It was in flight when the breaker opened: a success does not close it, a failure does not move its time.
         return state
-    if state.opened is not None:
-        state = BreakerState(state.breaker, state.key)
-    return _observed(breaker, state, done, at)
+    return _observed(breaker, BreakerState(state.breaker, state.key), done, at)
 
 
 def _probed(breaker: Breaker, state: BreakerState, done: Execution, at: int) -> BreakerState:

@@ -43,7 +43,13 @@ def fail(
         if kind == "continue":
             return State(after, at, s.n, call, (), book), Continue(rule.origin, notes)
         if kind == "retry":
-            return _retry_later(core, s, at, after, rule, call, failure, left[step], notes)
+            retry_step = _step_of(core, rule)
+            assert isinstance(retry_step, Retry)
+            used = retry_step.times - left[step]
+            due = at + wait(retry_step, used, failure)
+            return retry_later(
+                s, at, after, rule, retry_step, used, due, failure.reason, notes, retracted(call, failure)
+            )
         if kind == "resolve":
             return _consult(core, s, at, after, rule, call, structs.replace(failure, step=step), notes)
         result = _fall_back(core, s, at, after, rule, call, failure, notes)
@@ -57,25 +63,23 @@ def _step_of(core: Core, rule: Rule) -> FailureStep:
     return core.switching.plans[rule.effect.ladder - 1].rule.then[rule.effect.step]
 
 
-def _retry_later(
-    core: Core,
+def retry_later(
     s: State,
     at: int,
     v: Values,
     rule: Rule,
-    call: CallState,
-    failure: Failure,
-    left: int,
-    notes: tuple[Note, ...],
+    step: Retry,
+    used: int,
+    due: int,
+    reason: str,
+    notes: tuple[Note, ...] = (),
+    retract: str = "",
 ) -> Result:
-    step = _step_of(core, rule)
-    assert isinstance(step, Retry)
-    used = step.times - left
-    delay = wait(step, used, failure)
-    text = f"retrying in {duration(delay)} ({used + 1} of {step.times}): {failure.reason}"
-    note = Note("retry", text, used=used + 1, maximum=step.times, because=rule.origin)
-    retract = retracted(call, failure)
-    return retry(s, at, v, call, rule.origin, (*notes, note), at + delay, retract)
+    """A further attempt of the failed call at ``due`` (ms); ``used`` of them the step has granted before."""
+    assert s.call is not None
+    text = f"retrying in {duration(due - at)} ({used + 1} of {step.times}): {reason}"
+    note = Note("retry", text, "", used + 1, step.times, rule.origin)
+    return retry(s, at, v, s.call, rule.origin, (*notes, note), due, retract)
 
 
 def _fall_back(

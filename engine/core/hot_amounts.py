@@ -31,24 +31,29 @@ def constant(core: Core) -> bool:
     return not moving
 
 
-def reads(core: Core, *, call: bool) -> str:
-    """The names that the lines below use, for a call that is asked for or a reply."""
+_CALLS = {"call": "event", "attempt": "call"}
+"""Where the size and the model of what is asked for stand, by the machine's event."""
+
+
+def reads(core: Core, event: str) -> str:
+    """The names that the lines below use, for one event of the machine."""
+    call = _CALLS.get(event)
     lines = ["book = state.book", "more = book.extra"]
     if core.has_thresholds:
         lines.append("crossed, told = (0, 0) if more is None else (more.crossed, more.told)")
     if core.amounts.pools or core.has_thresholds:
         lines.append("spent = book.spent")
     if core.amounts.pools and call:
-        lines.append("size, wanted = event.input_tokens or 0, event.max_output")
+        lines.append(f"size, wanted = {call}.input_tokens or 0, {call}.max_output")
     if core.amounts.priced and call:
-        lines.append("price = prices.get(event.model)")
+        lines.append(f"price = prices.get({call}.model)")
         lines.append("least = price and -(-(size * price.input + price.output) // 1_000_000)")
     return "\n".join(lines)
 
 
-def near(core: Core, *, call: bool) -> str:
+def near(core: Core, event: str) -> str:
     """One line for each amount that matters: true where it leaves less than a call, or a further round, must leave."""
-    rules = core.machine.rules["call" if call else "round"]
+    rules, call = core.machine.rules[event], event in _CALLS
     read = {name for rule in rules for name in names(rule.guard)}
     lines = []
     if core.amounts.pools and call:
@@ -80,11 +85,11 @@ def _bar(amount: Amount, call: bool) -> str:
     return f">= {_free(amount)}"
 
 
-def crossed(core: Core, *, call: bool) -> str:
+def crossed(core: Core, event: str) -> str:
     """One line for each threshold: true where it would be crossed now; and where one must be told with this call."""
     if not core.has_thresholds:
         return ""
-    lines = [f"or crossed & ~told & {core.thresholds.tells}"] if call and core.thresholds.tells else []
+    lines = [f"or crossed & ~told & {core.thresholds.tells}"] if event == "call" and core.thresholds.tells else []
     for bit, (threshold, limits) in enumerate(core.thresholds.all):
         parts = [_reached(plan, threshold.percent) for plan, _ in limits]
         if parts:

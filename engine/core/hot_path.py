@@ -9,16 +9,16 @@ ordinary goes to the handler that decides every case; both must always agree.
 from __future__ import annotations
 
 import linecache
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from engine.core import ends, hot_amounts, hot_ends
+from engine.core import ends, hot_amounts, hot_ends, hot_failures
 from engine.core.breakers import BreakerState
 from engine.core.core import Core
 from engine.core.decisions import Call, Continue, Execute, RunTools
-from engine.core.events import CallRequested, ModelReplied, ToolEnded, ToolRequested
+from engine.core.events import CallRequested, ModelFailed, ModelReplied, RetryDue, ToolEnded, ToolRequested
+from engine.core.hot_text import filled, if_any
 from engine.core.learning import COUNTED, learn_alone
 from engine.core.machine.expr import FALSE, Eq, Expr, Le, Lit, Not, Or, Var, assume, to_python
 from engine.core.machine.machine import Phase, Rule, Set, Spend, Update
@@ -36,6 +36,8 @@ _NOTE_SUCCESS = ("failure_rate", "same_result", "slow")
 _TYPES = (
     CallRequested,
     ModelReplied,
+    ModelFailed,
+    RetryDue,
     ToolRequested,
     ToolEnded,
     State,
@@ -65,18 +67,20 @@ def source(core: Core) -> str:
     parts |= _ordinary(core, "round", "ROUND", enough | {"crowded": 0})
     parts |= _ordinary(core, "tool", "TOOL", _NO_VERDICT_AGAINST)
     parts |= _ordinary(core, "judged", "COMPLETE", {"open": 0, "above": 0})
-    for name, call in (("CALL", True), ("ROUND", False)):
-        parts[f"{name}_READS"] = hot_amounts.reads(core, call=call)
-        parts[f"{name}_NEAR"] = hot_amounts.near(core, call=call)
-        parts[f"{name}_CROSSED"] = _if_any(hot_amounts.crossed(core, call=call))
+    for event in ("call", "round"):
+        parts[f"{event.upper()}_READS"] = hot_amounts.reads(core, event)
+        parts[f"{event.upper()}_NEAR"] = hot_amounts.near(core, event)
+        parts[f"{event.upper()}_CROSSED"] = if_any(hot_amounts.crossed(core, event))
     parts["ROUND_UNUSUAL"] += "\nor (more is not None and more.pools is not None)"
-    parts["ROUND_REFUSED"] = _if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
+    parts["ROUND_REFUSED"] = if_any(parts["ROUND_UNUSUAL"] + "\n" + parts["ROUND_NEAR"])
+    parts |= _ordinary(core, "attempt", "ATTEMPT", enough)
+    parts["FAILURES"] = hot_failures.branches(core, enough, parts)
     parts |= _deadlines(core)
     parts |= _watched(core)
     parts |= _remembered(core)
     parts["UNMETERED"] = "or usage is None  # default: usage" if core.amounts.metered else ""
     parts["BOUND"] = hot_amounts.output_bound(core)
-    return _filled(_TEMPLATE, parts)
+    return filled(_TEMPLATE, parts)
 
 
 def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
@@ -96,6 +100,7 @@ def load(core: Core, text: str, general: Callable[[State, Any], Any]) -> Any:
     }
     scope |= {"NOTING": _noting(core), "tripped": _tripped, "COUNTED": COUNTED}
     scope |= {"learn": partial(learn_alone, core), "Continue": Continue}
+    scope |= hot_failures.scope(core)
     exec(compile(text, filename, "exec"), scope)
     return scope["step"]
 
@@ -165,16 +170,19 @@ def _deadlines(core: Core) -> dict[str, str]:
     if until:
         end = "until"
         parts |= {"UNTIL": f"until = {until}", "CUT": f"if {until} < deadline:\n    deadline = {until}"}
-    if not (core.policy.tools or core.policy.breakers):
-        return parts | {"END": end, "DEADLINE": end}
-    return parts | {
-        "END": end,
-        "DEADLINE": "deadline",
-        "RULED": "named = facts(proposed.name)",
-        "REFUSED": "or named.denied\nor named.limits\nor named.asks",
-        "ASKED_AGAIN": "named = facts(tool)",
-        "TIMED": f"deadline = min(at + named.timeout, {end}) if named.timeout else {end}",
-    }
+    rules = core.policy.tools
+    said = {"denied": any(r.deny for r in rules), "limits": core.tools.counters > 0, "asks": any(r.ask for r in rules)}
+    parts |= {"END": end, "DEADLINE": end, "REFUSED": "\n".join(f"or named.{name}" for name in said if said[name])}
+    if any(rule.timeout for rule in rules):
+        parts |= {
+            "DEADLINE": "deadline",
+            "TIMED": f"deadline = min(at + named.timeout, {end}) if named.timeout else {end}",
+        }
+    if parts["TIMED"] or core.policy.breakers:
+        parts["ASKED_AGAIN"] = "named = facts(tool)"
+    if parts["TIMED"] or core.policy.breakers or parts["REFUSED"]:
+        parts["RULED"] = "named = facts(proposed.name)"
+    return parts
 
 
 def _watched(core: Core) -> dict[str, str]:
@@ -236,29 +244,6 @@ def _remembered(core: Core) -> dict[str, str]:
         parts.append(f"more.crossed & ~more.told & {core.thresholds.uses}")
     return {"SWITCHED": f"or (more is not None and ({' or '.join(parts)}))"}
 
-
-def _if_any(alternatives: str) -> str:
-    """A statement that leaves ordinary turns where one of the lines of a condition holds."""
-    if not alternatives:
-        return ""
-    lines = "\n".join(f"    {line}" for line in alternatives.strip().removeprefix("or ").split("\n"))
-    return f"if (\n{lines}\n):\n    return general(state, event)"
-
-
-def _filled(template: str, parts: dict[str, str]) -> str:
-    """The template with its parts; one that stands on a line of its own keeps its indentation, and may be empty."""
-    lines: list[str] = []
-    for line in template.split("\n"):
-        alone = _ALONE.fullmatch(line)
-        if alone:
-            lines += [alone[1] + part for part in parts[alone[2]].split("\n") if part]
-        else:
-            lines.append(_PART.sub(lambda part: parts[part[1]], line))
-    return "\n".join(lines)
-
-
-_PART = re.compile(r"<([A-Z_]+)>")
-_ALONE = re.compile(r"( *)<([A-Z_]+)>")
 
 _TEMPLATE = """
 def step(state, event):
@@ -382,5 +367,6 @@ def step(state, event):
         open = 0
         <COMPLETE_UPDATES>
         return State(<VALUES>, at, state.n, state.call, (), book), decision
+    <FAILURES>
     return general(state, event)
 """

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from engine.core.breaker_table import States
+from engine.core.breakers import Execution
 from engine.core.core import Core
 from engine.core.decisions import Note
 from engine.core.events import ToolEnded
@@ -89,7 +90,8 @@ def learn_alone(
 ) -> tuple[Book, tuple[Note, ...]]:
     """Tell the breakers that match it how the only call of its round has ended: it counts, and was no probe."""
     states = () if book.extra is None else book.extra.breakers
-    after, notes = core.breakers.apply(states, ((with_outcome(call, e), matching),), e.at, "round_end")
+    done = Execution(e.status != "ok", call.args, e.result, e.at - call.started)
+    after, notes = core.breakers.apply_alone(states, matching, call.tool, done, e.at)
     return (book if after is states else _with_breakers(book, after)), notes
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.core.decisions import Note
+from engine.core.events import ModelFailed
 from engine.core.ladders import Fallback, Retry
 from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, FailurePlan, failure_plans
 from engine.core.machine.plan import origin_of
@@ -142,7 +143,7 @@ def in_force(book: Book, client: str, at: int) -> ClientInfo | None:
     return next((known for known in book.run.clients if known.name == book.client), None)
 
 
-def wait(step: Retry, used: int, failure: Failure) -> int:
+def wait(step: Retry, used: int, failure: Failure | ModelFailed) -> int:
     """Milliseconds before the next attempt: doubling from the least to the most, or what the provider asks for.
 
     With jitter the wait grows by up to its own length again, by the unit (0 to 999) that came with the failure. What a
