@@ -1,0 +1,102 @@
+"""Workers on DBOS in processes of their own, and databases for them, for tests that kill either.
+
+As a program it is such a worker: ``python tests/dbos_here.py WORLD URL DATABASE [OPTION]…``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LEASE_MS = 700
+"""A worker that is not heard of for so long is dead."""
+
+
+@contextlib.contextmanager
+def worker(world: str, url: str, database: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that serves this world, killed at the latest in the end."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    command = [sys.executable, str(Path(__file__)), world, url, database, *options]
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of a worker, with everything that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+@contextlib.asynccontextmanager
+async def serving(world: str, url: str, database: str, **options: object) -> AsyncIterator[asyncio.Task[None]]:
+    """A worker in this process."""
+    from engine_worlds import driver_of
+
+    from engine.runtimes.dbos import serve
+
+    task = asyncio.ensure_future(serve(driver_of(world, url, **options), database, settings=_settings(20)))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _settings(concurrency: int):
+    from engine.runtimes.dbos import Settings
+
+    return Settings(concurrency=concurrency, lease_ms=LEASE_MS, tick_ms=20, poll_ms=20)
+
+
+def unused(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
+    """The address of a database that nobody has used."""
+    if kind == "sqlite":
+        return f"sqlite:///{folder}/runs.sqlite"
+    return request.getfixturevalue("postgres").create(f"runs_{uuid.uuid4().hex[:10]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("world")
+    parser.add_argument("url")
+    parser.add_argument("database")
+    parser.add_argument("--other", action="store_true", help="under another policy")
+    parser.add_argument("--shifted", action="store_true", help="deciding under other step numbers")
+    parser.add_argument("--semantics", type=int, help="with a core of other semantics")
+    parser.add_argument("--concurrency", type=int, default=20)
+    parser.add_argument("--log", help="a file for the decision log")
+    asyncio.run(_served(parser.parse_args()))
+
+
+async def _served(arguments: argparse.Namespace) -> None:
+    from engine_worlds import driver_of, shift_steps
+
+    from engine.runtimes import execution
+    from engine.runtimes.dbos import serve, worker
+
+    if arguments.shifted:
+        shift_steps()
+    if arguments.semantics:
+        execution.SEMANTICS_VERSION = worker.SEMANTICS_VERSION = arguments.semantics
+    driver = driver_of(arguments.world, arguments.url, other=arguments.other, log=arguments.log)
+    await serve(driver, arguments.database, settings=_settings(arguments.concurrency))
+
+
+if __name__ == "__main__":
+    main()
