@@ -19,11 +19,11 @@ from engine.core.state import State
 from engine.core.step import Compiled
 from engine.core.tool_rules import ToolFacts
 from engine.core.vocabulary import REASONS
-from engine.verify.cases import NoCase, aimed_usage
+from engine.verify.cases import NoCase, aimed_usage, earlier_use
 from engine.verify.failures import Ladders
 from engine.verify.joint_fields import tool_names
 from engine.verify.outlooks import Outlook, compared, of_decision
-from engine.verify.replay import Group, NoReplay, Played, Replay, ahead, earlier_use, grouped
+from engine.verify.replay import Group, NoReplay, Played, Replay, ahead, grouped
 from engine.verify.traces import TraceStep
 
 

@@ -5,11 +5,12 @@ Used to play runs that a search has found (``replay``). Decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
 from engine.core import events as e
+from engine.core.machine.claim_amounts import AMOUNTS
 from engine.core.machine.plan import ENOUGH, NOTHING, Plan
 from engine.core.messages import Usage
 from engine.core.state import LimitHit, Pools, Refusal, State
@@ -64,6 +65,67 @@ def _spend(compiled: Compiled, plan: Plan, target: int, spent: dict[str, int]) -
         kind, each = ("output", price.output) if price.output else ("input", price.input)
         if missing > 0 and each:
             spent[kind] += missing * _PER // each
+
+
+def earlier_use(plans: Sequence[Plan], fields: Mapping[str, int]) -> dict[str, int]:
+    """What earlier runs of a thread have used, where a run starts as these fields say."""
+    spent = {n.removesuffix("_left_spent"): v for n, v in fields.items() if n.endswith("_left_spent") and v}
+    earlier = {p.resource: spent[p.name] for p in plans if p.name in spent}
+    for plan in plans:
+        if plan.limit.scope == "thread" and fields.get(plan.field, ENOUGH) < ENOUGH:
+            name = "output_tokens" if plan.resource == "tokens" else plan.resource
+            left = plan.limit.reserve if fields[plan.field] else 0
+            earlier[name] = max(earlier.get(name, 0), plan.maximum - left)
+    return earlier
+
+
+class Spending:
+    """What the attempt in hand, or the last one, has used so far.
+
+    ``owed`` is what no event has told yet; with ``reports`` nothing is owed. Usage of an attempt is told cumulatively.
+    """
+
+    def __init__(self, compiled: Compiled, *, reports: bool) -> None:
+        self._compiled, self._reports = compiled, reports
+        self.call, self.attempt = "", 0
+        self._told = Usage()
+        self._owed = Usage()
+
+    @property
+    def owed(self) -> bool:
+        """Has something been used that no event has told?"""
+        return self._owed != Usage()
+
+    def begin(self, call: str, attempt: int) -> None:
+        """An attempt is sent, which has used nothing."""
+        self.call, self.attempt, self._told, self._owed = call, attempt, Usage(), Usage()
+
+    def use(self, number: int, amount: int, state: State, flying: bool) -> Usage | None:
+        """So much of a resource (``AMOUNTS``, from 1) is used by then; what is to be reported, if it is by an event of
+        its own. Raises ``NoCase``."""
+        used = self._compiled.used(state)
+        resource = AMOUNTS[number - 1]
+        owed = {"input_tokens": self._owed.input, "output_tokens": self._owed.output, "cost": 0}
+        owed["tokens"] = self._owed.input + self._owed.output
+        price = self._compiled.policy.prices[0] if resource == "cost" else None
+        if price is not None:
+            owed["cost"] = -(-(self._owed.input * price.input + self._owed.output * price.output) // _PER)
+        more = max(0, amount - getattr(used, resource) - owed[resource])
+        if price is not None and more:
+            if not price.output:
+                raise NoCase("output costs nothing")
+            more = (more - 1) * _PER // price.output + 1  # what it costs is rounded up
+        input = more if resource == "input_tokens" else 0
+        self._owed = Usage(self._owed.input + input, self._owed.output + more - input)
+        if flying and not self._reports:
+            return None
+        self._told, self._owed = self.told_with(Usage()), Usage()
+        return self._told
+
+    def told_with(self, more: Usage) -> Usage:
+        """What the attempt has used, with what it uses of what was aimed at, too."""
+        input, output = max(self._owed.input, more.input), max(self._owed.output, more.output)
+        return Usage(self._told.input + input, self._told.output + output)
 
 
 def shown_refusal(resource: str) -> Refusal:

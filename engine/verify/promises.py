@@ -42,7 +42,7 @@ class ClaimWatch(Watch):
         self._tell("people", {"only": int(self._only_people())})
         idle = isinstance(decision, d.Continue | d.Resolve) or (isinstance(decision, d.RunTools) and decision.complete)
         name = str(decision.__struct_config__.tag)
-        for kind, fields in decided(name, idle=idle, used=self._amounts()):
+        for kind, fields in decided(name, idle=idle, used=self.amounts()):
             self._tell(kind, fields)
         self._over = self.outcome is not None
 
@@ -66,7 +66,8 @@ class ClaimWatch(Watch):
         elif isinstance(event, e.ChildEnded):
             self._alive.discard(event.child)
 
-    def _amounts(self) -> dict[str, int]:
+    def amounts(self) -> dict[str, int]:
+        """What the run has used by now of what is not counted in calls, rounds and tools, each in its unit."""
         used = self.ledger.used()
         return {
             "tokens": used.tokens,

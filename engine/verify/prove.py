@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engine.core.claims import Always, AtMost, Claim, Compare, Within
-from engine.core.ladders import Fallback
 from engine.core.machine.claim_laws import Promise, promises_of
 from engine.core.machine.laws import laws_of
 from engine.core.machine.machine import Machine
@@ -19,12 +18,16 @@ from engine.core.machine.monitors import Laws
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
+from engine.core.texts import quantity
+from engine.core.vocabulary import RESOURCES
+from engine.verify.assumptions import assumptions
 from engine.verify.dead import dead_lines
 from engine.verify.explore import Exploration, explore, unheard
 from engine.verify.graph import Longest, longest
 from engine.verify.promises import ClaimWatch
 from engine.verify.replay import NoReplay, Played, replayed
 from engine.verify.saying import said
+from engine.verify.spending import spending
 from engine.verify.traces import TraceStep
 from engine.verify.tripping import tripped
 from engine.verify.verdicts import LAWS, Budget, Dead, Effort, Proof, Verdict
@@ -53,7 +56,10 @@ _DEAD_SECONDS = 5.0
 """Time to find out from which limit on dead lines would act."""
 
 _SIMPLE = frozenset(
-    ("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted", "withheld")
+    (
+        *("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted"),
+        *("withheld", "spent"),
+    )
 )
 """What most runs are made of."""
 
@@ -80,8 +86,11 @@ class Prover:
         compiled: Compiled | None = None,
         agent: str = "",
         lines: frozenset[str] | None = None,
+        above: Sequence[Plan] = (),
         progress: Progress = silent,
     ) -> None:
+        self.above = above
+        """The limits of the policy that the agent's runs are below of."""
         self.lines = lines
         """The lines that may be told to be dead; ``None``: all of them."""
         self.policy, self.budget, self.agent, self.progress = policy, budget, agent, progress
@@ -103,10 +112,12 @@ class Prover:
         if laws:
             found, effort = self.laws()
             verdicts += [*found, self._end()]
-        verdicts += [self._claim(promise) for promise in promises_of(self.policy, claims)]
+        promises = promises_of(self.policy, claims, self.above)
+        verdicts += [self._claim(promise) for promise in promises]
         seconds = time.perf_counter() - began
         whole = Effort(effort.states, effort.transitions, effort.depth, seconds)
-        return Proof(self.agent, tuple(verdicts), self._assumptions(verdicts), self._dead(), whole)
+        assumed = assumptions(self.policy, self.plans, self.budget.open, self.sampled, verdicts, promises)
+        return Proof(self.agent, tuple(verdicts), assumed, self._dead(), whole)
 
     # ---- laws
 
@@ -197,7 +208,7 @@ class Prover:
 
         Nobody can keep a model from naming tools that are not there, however many are allowed.
         """
-        totals = [_total(plan) for plan in self.plans if plan.resource == resource == "tool_calls"]
+        totals = [plan.utmost() for plan in self.plans if plan.resource == resource == "tool_calls"]
         return min(totals, default=None)
 
     # ---- claims
@@ -211,8 +222,8 @@ class Prover:
             why = "" if self._most(promise.counts) is not None else why
             return Verdict("claim", claim.name, "refuted", says, why, played=tuple(wide), origin=claim.origin)
         world = World(clients=True, pauses=not isinstance(claim.says, Within))
-        machine, size = around(self.compiled.machine, self.policy, world), self._round_size(promise)
-        found = self._explore(claim.name, machine, promise.explored, size)
+        size = self._round_size(promise)
+        found = self._explore(claim.name, self._machine(world, promise), promise.explored, size)
         about = Verdict("claim", claim.name, "unknown", says, origin=claim.origin, effort=_effort(found))
         if found.broken:
             return self._refuted(about, found.broken[0].trace, promise.explored, promise)
@@ -266,14 +277,15 @@ class Prover:
         for world in (ALONE, PLAIN):
             if played and (all(map(_simple, found)) or (world is ALONE and not _of_tree(found))):
                 continue
-            for trace in self._others(world, about.name, laws):
+            for trace in self._others(world, about.name, laws, promise):
                 run, _ = self._play(trace, about.name, promise)
                 if run and (not played or len(trace) <= len(found) or _of_tree(found)):
                     found, played = trace, run
                 else:
                     simple = run
         if played:
-            return replace(about, result="refuted", trace=found, played=played, simple=simple)
+            why = self._used_by_then(played, promise) or about.why
+            return replace(about, result="refuted", why=why, trace=found, played=played, simple=simple)
         opened = [run for run, _ in (self._broken(r, about.name, promise) for r in tripped(self.compiled)) if run]
         if opened:
             why = f"{about.why}; " if about.why else ""
@@ -285,17 +297,39 @@ class Prover:
         why = f"{words}a search has found a run that could not be played: {problem}"
         return replace(about, result="unknown", why=why, trace=found)
 
-    def _others(self, world: World, name: str, laws: Laws) -> list[tuple[TraceStep, ...]]:
+    def _others(self, world: World, name: str, laws: Laws, promise: Promise | None) -> list[tuple[TraceStep, ...]]:
         """A shortest run of a simpler world that breaks it too, if there is one."""
-        found = self._explore(name, around(self.compiled.machine, self.policy, world), laws)
+        found = self._explore(name, self._machine(world, promise), laws)
         return [b.trace for b in found.broken if b.law == name][:1]
 
+    def _machine(self, world: World, promise: Promise | None) -> Machine:
+        """The machine in a world, which uses the amounts that a claim compares."""
+        amounts = promise.amounts if promise else ()
+        return around(spending(self.compiled.machine, amounts, self.plans), self.policy, world)
+
     def _play(self, trace: tuple[TraceStep, ...], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
-        """The run on ``step``, if it breaks what is said there too; or why not."""
-        try:
-            return self._broken(replayed(self.compiled, trace), name, promise)
-        except NoReplay as failed:
-            return (), str(failed)
+        """The run on ``step``, if it breaks what is said there too; or why not. Usage comes with replies if it can."""
+        problem = ""
+        for reports in (False, True) if any(step.event == "spent" for step in trace) else (False,):
+            try:
+                played, problem = self._broken(replayed(self.compiled, trace, reports=reports), name, promise)
+            except NoReplay as failed:
+                problem = str(failed)
+                continue
+            if played:
+                return played, ""
+        return (), problem
+
+    def _used_by_then(self, played: Sequence[Played], promise: Promise | None) -> str:
+        """The amounts that the claim compares, as they are at the end of the run."""
+        if promise is None or not promise.amounts:
+            return ""
+        watch = ClaimWatch(self.policy, [promise.claim])
+        for step in played:
+            watch.see(step.event, step.decision)
+        used = watch.amounts()
+        told = [f"{c.resource} {quantity(RESOURCES[c.resource].unit, used[c.resource])}" for c in promise.amounts]
+        return f"there it has used {_listed(told)}"
 
     def _broken(self, played: list[Played], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
         """The run up to where it breaks what is said; or what it does instead."""
@@ -329,26 +363,6 @@ class Prover:
     def _seconds(self) -> float:
         return max(0.0, self.until - time.perf_counter())
 
-    def _assumptions(self, verdicts: list[Verdict]) -> tuple[str, ...]:
-        """What every verdict takes for granted."""
-        out = [f"a round has at most {self.budget.open} tools"]
-        if self.policy.agents is not None or self.policy.agent:
-            out.append("what others of the tree take and give back is free, and so is what ancestors refuse")
-        amounts = [plan.limit.id for plan in self.plans if not plan.counted]
-        if amounts:
-            out.append(f"what is left of {', '.join(amounts)} is free in every step: nothing, the reserve, or enough")
-        if self.policy.breakers:
-            out.append("a breaker may be open, or closed, in every step")
-        if any(isinstance(step, Fallback) for rule in self.policy.failures for step in rule.then):
-            out.append("a run goes to each client once by a `fallback` without `for`: law L13, which a driver keeps")
-        if self.sampled:
-            out.append(f"not every value of {', '.join(sorted(self.sampled))} was tried")
-        if any(v.kind == "end" or v.says.startswith("within") for v in verdicts):
-            out.append(
-                "for the length of a run: no provider pauses a turn, and no host makes an attempt again by itself"
-            )
-        return tuple(out)
-
 
 def prove(
     policy: Policy,
@@ -368,12 +382,6 @@ def _effort(found: Exploration) -> Effort:
 
 
 _SPELT = {"calls": "model calls", "rounds": "rounds", "attempts": "attempts"}
-
-
-def _total(plan: Plan) -> int:
-    """The maximum of a limit with all that its ladder may grant."""
-    extension, asked = plan.extension(), plan.question()
-    return plan.maximum + (extension[1] if extension else 0) + (asked[1].times * plan.up_to() if asked else 0)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ needs a past that the run does not have (a breaker that was never given a failur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -17,15 +17,15 @@ from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.core import PHASE
 from engine.core.host import FULL
-from engine.core.machine.failure_plan import NEVER_RETRIED_BROADLY, failure_plans
+from engine.core.machine.failure_plan import failure_plans
 from engine.core.machine.machine import Phase
-from engine.core.machine.plan import ENOUGH, Plan
+from engine.core.machine.plan import ENOUGH
 from engine.core.messages import Usage
-from engine.core.policy import Consult, Fallback, Retry
-from engine.core.state import ASKED, NO_TIME, STARTED, WAITING, ClientInfo, Pools, State, Used
+from engine.core.policy import Consult
+from engine.core.state import ASKED, STARTED, WAITING, ClientInfo, Pools, State, Used
 from engine.core.step import Compiled
-from engine.core.vocabulary import REASONS
-from engine.verify.cases import NoCase, Tools, aimed_usage, aimed_wait, shown, shown_refusal
+from engine.verify.cases import NoCase, Spending, Tools, aimed_usage, aimed_wait, earlier_use, shown, shown_refusal
+from engine.verify.failing_cases import clients_had, reason_for
 from engine.verify.failures import Ladders
 from engine.verify.observe import ends_step
 from engine.verify.traces import TraceStep
@@ -52,9 +52,12 @@ Group = tuple[TraceStep, ...]
 """What one event of a host leads to in the machine."""
 
 
-def replayed(compiled: Compiled, trace: Sequence[TraceStep]) -> list[Played]:
-    """The run of ``trace`` on ``compiled.step``. Raises ``NoReplay``."""
-    return Replay(compiled, trace).play()
+def replayed(compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True) -> list[Played]:
+    """The run of ``trace`` on ``compiled.step``. Without ``reports`` what an attempt uses is told with its reply only.
+
+    Raises ``NoReplay``.
+    """
+    return Replay(compiled, trace, reports=reports).play()
 
 
 def grouped(trace: Sequence[TraceStep]) -> list[Group]:
@@ -72,7 +75,7 @@ def grouped(trace: Sequence[TraceStep]) -> list[Group]:
 class Replay:
     """One run being played. Whoever plays it for two policies at once chooses otherwise what leaves a choice."""
 
-    def __init__(self, compiled: Compiled, trace: Sequence[TraceStep]) -> None:
+    def __init__(self, compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True) -> None:
         self.compiled, self.policy, self.core = compiled, compiled.policy, compiled.core
         self.groups = grouped(trace)
         self.trace = tuple(trace)
@@ -86,9 +89,14 @@ class Replay:
         self.resolve: d.Resolve | None = None
         self.others: dict[str, int] = {}
         self.pools = Pools()
+        self.spending = Spending(compiled, reports=reports)
 
     def play(self) -> list[Played]:
-        for number, group in enumerate(self.groups):
+        """Everything that has happened and was decided. Raises ``NoReplay``."""
+        for number, whole in enumerate(self.groups):
+            group = self._passed(whole)
+            if not group:
+                break
             head = group[0].event
             play = _PLAY.get(head)
             if play is None:
@@ -99,9 +107,18 @@ class Replay:
                 play(self, number, group)
             except NoCase as problem:
                 raise NoReplay(str(problem)) from None
+        if self.spending.owed and self.state.vars[PHASE] == Phase.CALLING:
+            self._reply(len(self.groups) - 1, text=True)
         return self.played
 
     # ---- before an event
+
+    def _passed(self, group: Group) -> Group:
+        """The group without the time that passes before its event."""
+        while group and group[0].event == "spent" and group[0].effect.kind == "again":
+            self.at = max(self.at, group[0].fields["to"])
+            group = group[1:]
+        return group
 
     def _wait(self, group: Group) -> None:
         """Let the time pass that the event's fields ask for."""
@@ -135,6 +152,8 @@ class Replay:
             self.resolve = decision
         if isinstance(decision, d.RunTools):
             self._start()
+        if isinstance(decision, d.Call):
+            self.spending.begin(decision.call, decision.attempt)
         return decision
 
     def _start(self) -> None:
@@ -146,7 +165,9 @@ class Replay:
 
     def _run(self, number: int, group: Group) -> None:
         earlier = self._earlier(group)
-        clients = tuple(ClientInfo(name, self.model) for name in (CLIENT, *self._clients()))
+        clients = tuple(
+            ClientInfo(name, self.model) for name in (CLIENT, *clients_had(self.policy, self.trace, CLIENT))
+        )
         hidden = any(step.fields.get("delivered") for step in self.trace)
         profile = tuple(ability for ability in FULL if not (hidden and ability == "retract"))
         used = Used(**earlier) if earlier else None
@@ -160,18 +181,7 @@ class Replay:
         return earlier_use(self.core.plans, group[0].fields)
 
     def _clients(self) -> list[str]:
-        """The clients that the host has: those of a ``fallback`` that is passed by are not among them."""
-        passed: set[str] = set()
-        for step in self.trace:
-            for plan in failure_plans(self.policy) if step.event == "failed" else ():
-                for place, one in plan.steps():
-                    if (
-                        isinstance(one, Fallback)
-                        and _passed(step, plan.index, place)
-                        and not step.fields.get(plan.switch(place))
-                    ):
-                        passed |= set(one.clients)
-        return [name for name in self.policy.clients() if name not in passed and name != CLIENT]
+        return clients_had(self.policy, self.trace, CLIENT)
 
     def _call(self, number: int, group: Group) -> None:
         self.calls += 1
@@ -237,7 +247,15 @@ class Replay:
 
     def _usage(self, number: int) -> Usage:
         """What the attempt has used."""
-        return aimed_usage(self.compiled, self.state, self.at, ahead(self.groups, number))
+        aimed = aimed_usage(self.compiled, self.state, self.at, ahead(self.groups, number))
+        return self.spending.told_with(aimed)
+
+    def _spent(self, number: int, group: Group) -> None:
+        """An attempt has used something, which is reported meanwhile, or with its reply."""
+        fields = group[0].fields
+        report = self.spending.use(fields["of"], fields["to"], self.state, self.state.vars[PHASE] == Phase.CALLING)
+        if report is not None:
+            self._send(e.UsageReported(self.at, self.spending.call, self.spending.attempt, report))
 
     def _answered(self, number: int, group: Group) -> None:
         self._reply(number, text=True)
@@ -287,20 +305,7 @@ class Replay:
         self._send(e.ModelFailed(self.at, call.id, call.attempt, reason, partial=partial, usage=usage))  # type: ignore[arg-type]
 
     def _reason(self, group: Group) -> str:
-        """A reason that the ladder is for; where a ``retry`` was not in time, one that retrying cures of nothing."""
-        ladder = group[0].fields.get("ladder", 0)
-        plan = failure_plans(self.policy)[ladder - 1] if ladder else None
-        named = [r for r in plan.rule.reasons if r in REASONS] if plan else []
-        late = plan is not None and any(
-            isinstance(step, Retry) and _passed(group[0], ladder, place) and not group[0].fields[plan.fits(place)]
-            for place, step in plan.steps()
-        )
-        reasons: list[str] = [*(NEVER_RETRIED_BROADLY if late else ()), *named, *REASONS]
-        for reason in reasons:
-            found = self.ladders.of(reason)
-            if (found.index if found else 0) == ladder:
-                return reason
-        raise NoReplay("every reason has a ladder" if not ladder else "no reason has this ladder")
+        return reason_for(self.policy, self.ladders, group[0])
 
     # ---- tools and people
 
@@ -351,18 +356,6 @@ class Replay:
         """It was told with the ledger's numbers, or is no event of its own."""
 
 
-def earlier_use(plans: Sequence[Plan], fields: Mapping[str, int]) -> dict[str, int]:
-    """What earlier runs of a thread have used, where a run starts as these fields say."""
-    spent = {n.removesuffix("_left_spent"): v for n, v in fields.items() if n.endswith("_left_spent") and v}
-    earlier = {p.resource: spent[p.name] for p in plans if p.name in spent}
-    for plan in plans:
-        if plan.limit.scope == "thread" and fields.get(plan.field, ENOUGH) < ENOUGH:
-            name = "output_tokens" if plan.resource == "tokens" else plan.resource
-            left = plan.limit.reserve if fields[plan.field] else 0
-            earlier[name] = max(earlier.get(name, 0), plan.maximum - left)
-    return earlier
-
-
 def ahead(groups: Sequence[Group], number: int) -> list[TraceStep]:
     """What looks at amounts from a group on, before the model is heard of again."""
     steps = list(groups[number])
@@ -371,13 +364,6 @@ def ahead(groups: Sequence[Group], number: int) -> list[TraceStep]:
             break
         steps += group
     return steps
-
-
-def _passed(step: TraceStep, ladder: int, place: int) -> bool:
-    """Was this place of the ladder looked at, and another step taken?"""
-    here = step.fields.get("ladder") == ladder and step.fields.get("start", 0) <= place
-    taken = step.effect.step if step.effect.ladder else NO_TIME
-    return here and place < taken
 
 
 _BEARING = frozenset(("answered", "empty", "paused", "failed", "round", "handoff", "hosted", "unmetered"))
@@ -408,4 +394,5 @@ _PLAY: dict[str, Callable[[Replay, int, Group], None]] = {
     "stopped": Replay._stopped,
     "others": Replay._nothing,
     "ending": Replay._nothing,
+    "spent": Replay._spent,
 }

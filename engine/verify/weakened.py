@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from engine.core.claims import Claim
 from engine.core.machine.build import build
+from engine.core.machine.claim_amounts import Classes
 from engine.core.machine.claim_laws import promises_of
 from engine.core.machine.expr import TRUE
 from engine.core.machine.laws import laws_of
@@ -19,6 +20,7 @@ from engine.core.machine.machine import Machine, Rule, Sort
 from engine.core.machine.monitors import Laws
 from engine.core.policy import Policy
 from engine.verify.explore import Exploration, explore
+from engine.verify.spending import spending
 from engine.verify.verdicts import Budget
 from engine.verify.world import World, around
 
@@ -98,11 +100,11 @@ def weakened(
     """Try every fault of a policy's machine, as far as the time lets one."""
     until = time.perf_counter() + budget.seconds
     machine = build(policy)
-    watching = [("", laws_of(policy), World()), *_claims(policy, claims)]
-    plain = [_explored(machine, policy, laws, world, budget, until) for _, laws, world in watching]
+    watching = [Watching("", laws_of(policy), World()), *_claims(policy, claims)]
+    plain = [_explored(machine, policy, each, budget, until) for each in watching]
     if plain[0].cut:
         return Weakened((), 0, (), f"its states were not all visited: {plain[0].cut}")
-    unfit = [name or found.broken[0].law for (name, _, _), found in zip(watching, plain, strict=True) if found.broken]
+    unfit = [name or found.broken[0].law for (name, *_), found in zip(watching, plain, strict=True) if found.broken]
     fit = [(w, f) for w, f in zip(watching, plain, strict=True) if not f.broken and not f.cut]
     found = sorted(faults(machine), key=lambda fault: fault.origin.startswith("default: "))  # its own lines first
     judged: list[Judged] = []
@@ -114,28 +116,35 @@ def weakened(
     return Weakened(tuple(judged), len(found), tuple(unfit))
 
 
-Watching = tuple[str, Laws, World]
+class Watching(NamedTuple):
+    """What looks on: the name of a claim, or none for the laws, and the amounts that it compares."""
+
+    name: str
+    laws: Laws
+    world: World
+    amounts: tuple[Classes, ...] = ()
 
 
 def _claims(policy: Policy, claims: Sequence[Claim]) -> Iterator[Watching]:
     for promise in promises_of(policy, claims):
-        yield promise.claim.name, promise.explored, World(clients=True)
+        yield Watching(promise.claim.name, promise.explored, World(clients=True), promise.amounts)
 
 
-def _explored(machine: Machine, policy: Policy, laws: Laws, world: World, budget: Budget, until: float) -> Exploration:
+def _explored(machine: Machine, policy: Policy, looks: Watching, budget: Budget, until: float) -> Exploration:
     seconds = max(0.0, until - time.perf_counter())
     most = min(_EACH, budget.states)
-    return explore(around(machine, policy, world), laws, max_states=most, max_seconds=seconds, max_open=budget.open)
+    machine = around(spending(machine, looks.amounts, looks.laws.plans), policy, looks.world)
+    return explore(machine, looks.laws, max_states=most, max_seconds=seconds, max_open=budget.open)
 
 
 def _judge(
     fault: Fault, policy: Policy, fit: Sequence[tuple[Watching, Exploration]], budget: Budget, until: float
 ) -> Judged:
     same, cut = True, False
-    for (name, laws, world), plain in fit:
-        found = _explored(fault.machine, policy, laws, world, budget, until)
+    for looks, plain in fit:
+        found = _explored(fault.machine, policy, looks, budget, until)
         if found.broken:
-            return Judged(fault, "noticed", name or found.broken[0].law)
+            return Judged(fault, "noticed", looks.name or found.broken[0].law)
         cut = cut or bool(found.cut)
         same = same and (found.states, found.fired) == (plain.states, _less(plain.fired, found.fired))
     return Judged(fault, "unknown" if cut else "same" if same else "survived")

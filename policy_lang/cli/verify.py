@@ -193,6 +193,7 @@ def _loaded(path: str, args: argparse.Namespace, errors: list[Diagnostic] | None
 
 
 def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
+    from engine.core.machine.plan import plans_of
     from engine.core.step import compile
     from engine.verify.all_limits import for_all_limits
     from engine.verify.prove import Prover
@@ -211,7 +212,8 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
         told = Progress(path)
         subject = policy.of_agent(agent) if agent else policy
         budget = Budget(args.max_states, max(0.0, until - time.monotonic()), args.max_open)
-        prover = Prover(subject, budget, agent=agent, lines=lines_of(policy, agent), progress=told)
+        above = plans_of(policy) if agent else ()
+        prover = Prover(subject, budget, agent=agent, lines=lines_of(policy, agent), above=above, progress=told)
         proof = prover.prove(claims, laws=not args.claim)
         if args.all_limits or (not args.claim and prover.cut):
             budget = replace(budget, seconds=max(0.0, until - time.monotonic()) or _LEAST)

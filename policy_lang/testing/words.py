@@ -70,6 +70,8 @@ def event_words(event: e.AnyEvent, before: State) -> str:
             return "cancelled"
         case e.PoolsSeen():
             return "the tree's ledger is looked at"
+        case e.UsageReported(usage=usage):
+            return f"{usage.input + usage.output} tokens are reported"
         case _:
             return "time passes"
 

@@ -146,6 +146,7 @@ def _event(step: Played) -> list[str]:
 
 _CANNOT: dict[type, str] = {
     e.PoolsSeen: "what the ledger of a tree shows",
+    e.UsageReported: "usage that is reported before the reply has come",
     e.Resolved: "what a function of the host answers",
     e.SpawnRequested: "an agent that the ledger refuses",
 }

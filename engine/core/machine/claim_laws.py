@@ -23,15 +23,16 @@ from engine.core.claims import (
     PhaseIs,
     Within,
 )
+from engine.core.machine.claim_amounts import AMOUNTS, Classes, classes_of
 from engine.core.machine.expr import FALSE, TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of, any_of
 from engine.core.machine.machine import Grant, Set, Spend, Update
 from engine.core.machine.monitors import Check, Ghost, Laws, On, holds, more, seen_as
-from engine.core.machine.plan import plans_of
+from engine.core.machine.plan import Plan, plans_of
 from engine.core.machine.rules import Context
 from engine.core.machine.run_laws import RUN_GHOSTS
 from engine.core.machine.tool_rules import keeps_time
 from engine.core.policy import Policy
-from engine.core.vocabulary import DECISIONS, PHASES, RESOURCES
+from engine.core.vocabulary import DECISIONS, PHASES
 
 COUNTED_BY = {
     "llm_calls": ("call",),
@@ -48,7 +49,6 @@ UNTOLD = ("continue", "wait", "execute", "ask", "reply", "run_tools", "suspend")
 _LAST = {name: index for index, name in enumerate(DECISIONS)}
 IDLE, CALLING, FINAL, TOOLS, SUSPENDED, STOPPING, ENDED = range(len(PHASES))
 
-OPEN_AMOUNT = "a search through all states does not follow how much {} a run has used"
 OPEN_TREE = "a search through all states does not count the agents of a run"
 OPEN_GIVEN_BACK = "nothing limits `tool_calls`, and a call that was counted may be given back"
 OPEN_DECISION = "a search through all states does not tell apart what is decided within a round"
@@ -59,8 +59,9 @@ class Promise:
     """A claim ready to be watched.
 
     ``watched`` are its ghosts and checks for a real run, ``explored`` those for a search through all states; ``open``
-    says what such a search does not know. ``counts`` is ``tool_calls`` or ``unknown_tools`` where the claim is about
-    how many there are, so that the size of a round matters; else empty.
+    says what such a search does not know. ``amounts`` are the classes that it tells apart of what is used. ``counts``
+    is ``tool_calls`` or ``unknown_tools`` where the claim is about how many there are, so that the size of a round
+    matters; else empty.
     """
 
     claim: Claim
@@ -68,6 +69,7 @@ class Promise:
     explored: Laws
     open: tuple[str, ...]
     counts: str
+    amounts: tuple[Classes, ...] = ()
 
     def vacuous(self, held: Sequence[int]) -> str:
         """What never happened, so that nothing was shown; ``held`` says which premises of ``explored`` did."""
@@ -83,15 +85,18 @@ class Promise:
         return ""
 
 
-def promises_of(policy: Policy, claims: Iterable[Claim] | None = None) -> tuple[Promise, ...]:
-    """The claims of a policy, or others, as they are to be watched under it."""
-    return tuple(_promise(claim, policy) for claim in (policy.claims if claims is None else claims))
+def promises_of(
+    policy: Policy, claims: Iterable[Claim] | None = None, above: Sequence[Plan] = ()
+) -> tuple[Promise, ...]:
+    """The claims of a policy, or others, as they are to be watched under it. ``above``: limits of its ancestors, whose
+    time is over for it too."""
+    return tuple(_promise(claim, policy, above) for claim in (policy.claims if claims is None else claims))
 
 
-def _promise(claim: Claim, policy: Policy) -> Promise:
-    real, search = _Writer(claim, policy, real=True), _Writer(claim, policy, real=False)
+def _promise(claim: Claim, policy: Policy, above: Sequence[Plan]) -> Promise:
+    real, search = _Writer(claim, policy, real=True), _Writer(claim, policy, real=False, above=above)
     watched, explored = real.laws(), search.laws()
-    return Promise(claim, watched, explored, tuple(dict.fromkeys(search.open)), search.counts)
+    return Promise(claim, watched, explored, tuple(dict.fromkeys(search.open)), search.counts, search.amounts)
 
 
 _UPDATES = {
@@ -137,9 +142,16 @@ class _Writer:
     claim: Claim
     policy: Policy
     real: bool
+    above: Sequence[Plan] = ()
     ghosts: dict[str, Ghost] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
     counts: str = ""
+    classes: dict[str, Classes] = field(default_factory=dict)
+
+    @property
+    def amounts(self) -> tuple[Classes, ...]:
+        """The amounts that the claim compares, in one order."""
+        return tuple(self.classes[name] for name in AMOUNTS if name in self.classes)
 
     def laws(self) -> Laws:
         match self.claim.says:
@@ -232,11 +244,15 @@ class _Writer:
 
     def _most(self, fact: Fact) -> int:
         """The largest amount that a claim compares the fact's resource with."""
+        mine = getattr(fact, "resource", "")
+        return max((f.amount or 0 for f in self._compared() if f.resource == mine), default=0)
+
+    def _compared(self) -> list[Compare]:
+        """The facts of the claim that compare something."""
         says = self.claim.says
         assert isinstance(says, Always)
         every = [*says.claim.facts, *(says.implies.facts if says.implies else ())]
-        mine = getattr(fact, "resource", "")
-        return max((f.amount or 0 for f in every if isinstance(f, Compare) and f.resource == mine), default=0)
+        return [fact for fact in every if isinstance(fact, Compare)]
 
     def _fact(self, fact: Fact, known: Expr, most: int) -> Expr:
         if isinstance(fact, Compare):
@@ -258,8 +274,10 @@ class _Writer:
             value = Var(count)
         elif self.real:
             value = Field(fact.resource)
+        elif fact.resource in AMOUNTS:
+            return self._classes(fact.resource).compared(fact.op, fact.amount)
         else:
-            self.open.append(OPEN_TREE if fact.resource not in RESOURCES else OPEN_AMOUNT.format(f"`{fact.resource}`"))
+            self.open.append(OPEN_TREE)
             return None
         at_most, less = Le(value, Lit(fact.amount)), Le(value, Lit(fact.amount - 1))
         same = Eq(value, Lit(fact.amount))
@@ -272,6 +290,20 @@ class _Writer:
             "!=": Not(same),
         }
         return by_sign[fact.op]
+
+    def _classes(self, resource: str) -> Classes:
+        """What a search tells apart of an amount: all that the claim names of it, and what limits make of it."""
+        if resource not in self.classes:
+            amounts = [f.amount for f in self._compared() if f.resource == resource and f.amount is not None]
+            self.classes[resource] = classes_of(resource, amounts, self.policy, self._plans(resource))
+            ghost = self.classes[resource].ghost()
+            self.ghosts[ghost.name] = ghost
+        return self.classes[resource]
+
+    def _plans(self, resource: str) -> list[Plan]:
+        """The limits that bound it: time is over for all below a node whose time is."""
+        shared = [p for p in self.above if p.resource == resource == "wall" and p.limit.scope in ("subtree", "node")]
+        return [*plans_of(self.policy), *shared]
 
     def _phase(self, fact: PhaseIs) -> Expr:
         place = PHASES.index(fact.phase)

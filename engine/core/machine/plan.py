@@ -106,6 +106,12 @@ class Plan:
         asked = self.question()
         return (asked[1].up_to or self.maximum) if asked else 0
 
+    def utmost(self) -> int:
+        """The maximum with all that the ladder may grant."""
+        extension, asked = self.extension(), self.question()
+        granted = asked[1].times * self.up_to() if asked else 0
+        return self.maximum + (extension[1] if extension else 0) + granted
+
 
 def plans_of(policy: Policy) -> tuple[Plan, ...]:
     """The limits that bind, in an order that does not depend on the order they were written in."""
