@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test test-slow check docs faults site bench wheel clean
+.PHONY: help demo test test-slow test-laws check docs faults site bench wheel clean
 
 help:
 	@echo "make demo    a policy governs a real run over HTTP, against a rehearsed model"
 	@echo "make test    the test suite, but for what takes minutes"
 	@echo "make test-slow   the rest of it"
+	@echo "make test-laws   the laws again, on more than three times as many examples"
 	@echo "make check   style, types, the import contract, the documentation, the wheel"
 	@echo "make docs    rewrite what the documentation quotes from the code, then check all of it"
 	@echo "make faults  look for all faults put in on purpose, and rewrite the page about them (minutes)"
@@ -25,6 +26,9 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow $(PYTEST_ARGS)
+
+test-laws: $(VENV)/.test
+	@LAWS_PROFILE=thorough $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" tests/laws $(PYTEST_ARGS)
 
 check: $(VENV)/.check
 	@scripts/check

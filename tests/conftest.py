@@ -2,7 +2,8 @@
 
 A test passes or fails alike whether it runs alone or with all others, in the background or not, and leaves nothing in
 the home directory: hence one Hypothesis profile for all, a signal that works, and a cache of our own.
-``LAWS_PROFILE=slow`` tries many more examples, other ones each time; without it a commit is judged the same way twice.
+``LAWS_PROFILE`` says how many examples a law is tried with: ``quick``, ``thorough`` (what is accepted has passed it), or
+``slow`` for many more, other ones each time. The first two judge a commit the same way twice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
-settings.register_profile("quick", max_examples=150, deadline=None, suppress_health_check=_QUIET, derandomize=True)
+for _name, _examples in (("quick", 60), ("thorough", 200)):
+    settings.register_profile(
+        _name, max_examples=_examples, deadline=None, suppress_health_check=_QUIET, derandomize=True
+    )
 settings.register_profile("slow", max_examples=2_000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 

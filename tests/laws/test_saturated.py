@@ -19,7 +19,7 @@ from engine.verify.saturated import Saturation, Search, outside_fragment, satura
 from engine.verify.small_numbers import MANY, with_small_numbers
 
 STATES = 20_000
-MANY_POLICIES = 900 if os.environ.get("LAWS_PROFILE") == "slow" else 30
+MANY_POLICIES = 900 if os.environ.get("LAWS_PROFILE") in ("thorough", "slow") else 30
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
