@@ -130,10 +130,12 @@ def _refusal(ledger: Ledger, node: Node, least: Sequence[int]) -> Refusal | None
         if node.carves:
             aside = put_aside(node.carves, aside)
         node = ledger.nodes[node.parent]
-        for pool in node.pools:
-            free = left_by(pool, aside)
-            if pool.shared and free < least[pool.resource]:
-                return refusal_of(node, pool)
+        left = node.shown.left
+        for resource in node.shown.limited:
+            free = left[resource]
+            if free < least[resource] and (aside is None or aside[resource] + max(0, free) < least[resource]):
+                pools = (pool for pool in node.pools if pool.shared)
+                return next(refusal_of(node, pool) for pool in pools if left_by(pool, aside) < least[pool.resource])
     return None
 
 
