@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.core.events import AnyEvent, ModelFailed, ModelReplied, ToolEnded
+from engine.core.machine.machine import Machine
 from engine.core.machine.plan import plans_of
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
 from engine.verify.both import Parted, parted
-from engine.verify.drills import drilled, needs_past
+from engine.verify.drills import drilled, marched, needs_past
 from engine.verify.outlooks import OVER, Outlook
 from engine.verify.product import Joined, Parting, joined
+from engine.verify.product_many import Differences, differences, largest
 from engine.verify.replay import NoReplay
 from engine.verify.verdicts import Budget, Effort
 
@@ -88,32 +90,67 @@ class _Comparing:
         self.until = time.perf_counter() + budget.seconds
         self.shown: dict[tuple[str, str, str], Shown] = {}
         self.unplayed: dict[str, Direction] = {}
+        self.many: Differences | None = None
+        self.most = 0
+        self.kinds: frozenset[Direction] | None = None
+        """The directions that there may be, where that is known before any run is."""
         self.odd = False
         """Are the runs that are found now such as most are not? Then one is shown only where there is no other."""
 
     def compare(self, agent: str) -> Compared:
         began = time.perf_counter()
         self._only_in_one()
-        short = self._search("simple runs", plain=True)
-        self._confirm(short.partings)
-        if needs_past(self.policies):
-            self._add(drilled(self.compiled, self.budget.open))
-        found = [short]
-        self.odd = True
-        if not self._settled():
-            found.append(self._search("all runs", plain=False))
-            self._confirm(found[-1].partings)
-        result, why = self._verdict(found[-1])
+        self._all_kinds()
+        found = [] if self.kinds == frozenset() and not self.unplayed else self._searched()
+        result, why = self._verdict(found[-1] if found else None)
         shown = tuple(sorted(self.shown.values(), key=lambda s: len(s.run.first)))
         known = {s.direction for s in shown}
         unplayed = tuple(sorted(words for words, way in self.unplayed.items() if way not in known))
+        looked: list[Joined | Differences] = [*found, *([self.many] if self.many else [])]
         effort = Effort(
-            max(f.states for f in found),
-            sum(f.transitions for f in found),
-            max(f.depth for f in found),
+            max(f.states for f in looked),
+            sum(f.transitions for f in looked),
+            max((f.depth for f in found), default=0),
             time.perf_counter() - began,
         )
         return Compared(agent, result, shown, unplayed, why, self._assumptions(), effort)
+
+    def _all_kinds(self) -> None:
+        """Where limits are large: which kinds of differences there may be at all."""
+        self.most = largest(self._machines())
+        if self.most < _LARGE:
+            return
+        self.many = differences(
+            self.policies,
+            self._machines(),
+            max_states=self.budget.states,
+            max_seconds=self.budget.seconds / 3,
+            max_open=self.budget.open,
+        )
+        if not self.many.cut:
+            self.kinds = frozenset(direction(old, new) for _, old, new in self.many.kinds)
+
+    def _searched(self) -> list[Joined]:
+        """Look for runs that show a difference; what the last search says is what is known."""
+        found = [self._search("simple runs", plain=True)]
+        self._confirm(found[0].partings)
+        if needs_past(self.policies):
+            self._add(drilled(self.compiled, self.budget.open))
+        self.odd = True
+        if not self._settled() and not self._all_shown():
+            if found[0].cut and self.most >= _LARGE:
+                self._add(marched(self.compiled, self.most + 2, self.until))
+            if not self._all_shown():
+                found.append(self._search("all runs", plain=False))
+                self._confirm(found[-1].partings)
+        return found
+
+    def _all_shown(self) -> bool:
+        """Is there a run for each direction that there may be?"""
+        return self.kinds is not None and self.kinds - {"ends"} <= self._ways()
+
+    def _machines(self) -> list[Machine]:
+        return [compiled.machine for compiled in self.compiled]
 
     def _only_in_one(self) -> None:
         """What only one of the machines can be told is followed by neither search."""
@@ -123,11 +160,12 @@ class _Comparing:
             self.unplayed[words] = "stricter" if new else "looser"
 
     def _search(self, what: str, *, plain: bool) -> Joined:
+        few = plain and self.kinds is not None  # what there may be is known, and long runs are tried as well
         return joined(
             self.policies,
-            [compiled.machine for compiled in self.compiled],
+            self._machines(),
             plain=plain,
-            max_states=self.budget.states,
+            max_states=min(self.budget.states, _FEW) if few else self.budget.states,
             max_seconds=max(0.0, self.until - time.perf_counter()),
             max_open=self.budget.open,
             progress=lambda states, depth: self.progress(what, states, depth),
@@ -165,23 +203,41 @@ class _Comparing:
         ways = self._ways()
         return "other" in ways or len(ways) > 1
 
-    def _verdict(self, last: Joined) -> tuple[Result, str]:
+    def _verdict(self, last: Joined | None) -> tuple[Result, str]:
         ways = self._ways()
+        if last is None:
+            return "equivalent", ""
         if self._settled() or (ways == {"ends"} and not last.cut):
             return "incomparable", ""
         if "looser" in ways:
             return "looser", ""
+        if self.kinds is not None and self.kinds - {"ends"} <= {"stricter"} and self._less():
+            shown = (
+                "" if "stricter" in ways else "less is allowed somewhere, or nothing is: no run was found that shows it"
+            )
+            return "stricter", shown
         if set(self.unplayed.values()) - ways - {"ends"}:
             return "unknown", "a search has found differences that could not be played"
         if last.cut:
             so_far = "so far only less is allowed" if ways == {"stricter"} else "no difference was found so far"
+            if self.kinds and self.kinds & {"looser", "other"}:
+                so_far += ", but more may be allowed where limits run out in another order"
             return "unknown", f"{last.cut}; {so_far}"
         if last.lost:
             return "unknown", "the two come to stand apart without deciding otherwise"
         return ("stricter" if ways else "equivalent"), ""
 
+    def _less(self) -> bool:
+        """Is less allowed, if anything is decided otherwise?"""
+        return "stricter" in (self.kinds or ()) and not set(self.unplayed.values()) - {"stricter", "ends"}
+
     def _assumptions(self) -> tuple[str, ...]:
         out = [f"a round has at most {self.budget.open} tools", "nobody is above the run, and nobody shares with it"]
+        if self.many is not None and not self.many.cut:
+            out.append(
+                f"of what is left of a limit only 0 to {self.many.told_apart} are told apart, and how far the two "
+                "policies are apart"
+            )
         amounts = sorted({p.limit.id for policy in self.policies for p in plans_of(policy) if not p.counted})
         if amounts:
             out.append(f"what is left of {', '.join(amounts)} is free in every step, as far as both can see the same")
@@ -189,6 +245,12 @@ class _Comparing:
             out.append("a breaker may be open, or closed, in every step")
         return tuple(out)
 
+
+_LARGE = 200
+"""From so much of a limit on it is first asked which differences there may be at all: there are too many states."""
+
+_FEW = 50_000
+"""States looked at for a short run then."""
 
 _EVENTS = {
     "call": "a call",

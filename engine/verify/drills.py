@@ -6,6 +6,8 @@ them; here the calls are simply made, each time in the same way, until the two p
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,7 +20,7 @@ from engine.core.policy import Policy
 from engine.core.state import STARTED, ClientInfo
 from engine.core.step import Compiled
 from engine.verify.both import Pair, Parted, PartedError
-from engine.verify.joint_fields import bare, tool_names
+from engine.verify.joint_fields import NAMES, bare, tool_names
 from engine.verify.replay import CLIENT, NoReplay
 
 _CALLS = 200
@@ -26,12 +28,17 @@ _CALLS = 200
 
 
 class Way(NamedTuple):
-    """How a tool is called each time: is it the same as before (arguments, result), how it ends, how long it takes."""
+    """How a tool is called each time: is it the same as before (arguments, result), how it ends, how long it takes.
+
+    ``kind`` ``handoff``: another agent goes on each time. ``known``: is there such a tool?
+    """
 
     status: Literal["ok", "failed", "denied"]
     args: Literal["same", "other", "turns"]
     result: Literal["same", "other"] = "other"
     slow: int = 0
+    kind: Literal["function", "handoff"] = "function"
+    known: bool = True
 
 
 WAYS = (
@@ -42,6 +49,15 @@ WAYS = (
     Way("ok", "other"),
     Way("denied", "same"),
 )
+
+
+MARCHES = (
+    (Way("ok", "other"), 1),
+    (Way("ok", "other"), 2),
+    (Way("ok", "other", kind="handoff"), 1),
+    (Way("ok", "other", known=False), 1),
+)
+"""Runs straight on, with so many calls of a tool in each round: a tool, another agent, a tool that nobody knows."""
 
 
 def needs_past(policies: Sequence[Policy]) -> bool:
@@ -65,6 +81,17 @@ def drilled(compiled: Sequence[Compiled], open_at_once: int) -> list[Parted]:
     return sorted(found.values(), key=lambda p: len(p.first))
 
 
+def marched(compiled: Sequence[Compiled], most: int, until: float) -> Iterator[Parted]:
+    """Long runs straight on, of up to ``most`` calls: where policies with large limits decide otherwise.
+
+    Until ``until`` (of ``time.perf_counter``).
+    """
+    for way, many in MARCHES:
+        parted = _drill(compiled, NAMES[0], way, many, most, until)
+        if parted is not None:
+            yield parted
+
+
 def _ways(compiled: Sequence[Compiled]) -> Iterator[Way]:
     yield from WAYS
     trips = [trip for c in compiled for breaker in c.policy.breakers for trip in breaker.trips]
@@ -72,10 +99,12 @@ def _ways(compiled: Sequence[Compiled]) -> Iterator[Way]:
         yield Way("ok", "other", slow=ms)
 
 
-def _drill(compiled: Sequence[Compiled], name: str, way: Way, many: int) -> Parted | None:
+def _drill(
+    compiled: Sequence[Compiled], name: str, way: Way, many: int, calls: int = _CALLS, until: float = math.inf
+) -> Parted | None:
     pair = Pair(compiled)
     try:
-        _Drill(pair, name, way, many).run()
+        _Drill(pair, name, way, many).run(calls, until)
     except PartedError:
         return pair.parted()
     except NoReplay:
@@ -89,19 +118,22 @@ class _Drill:
         self.at = self.executions = 0
         self.model = next((p.model for c in pair.compiled for p in c.policy.prices), "")
 
-    def run(self) -> None:
+    def run(self, calls: int, until: float) -> None:
         clients = (ClientInfo(CLIENT, self.model),)
         self.pair.send(e.RunStarted(self.at, "run", clients=clients), supplied=True)
-        for number in range(1, _CALLS + 1):
+        for number in range(1, calls + 1):
             decision, _ = self.pair.send(e.CallRequested(self.at, str(number), CLIENT, self.model))
             if not isinstance(decision, d.Call) or decision.final:
                 return
-            if not self._round(number):
+            if not self._round(number) or time.perf_counter() > until:
                 return
 
     def _round(self, number: int) -> bool:
         """One round; is there to be another?"""
-        proposed = tuple(e.Proposed(f"{number}.{i}", self.name, self._args(i)) for i in range(self.many))
+        way = self.way
+        proposed = tuple(
+            e.Proposed(f"{number}.{i}", self.name, self._args(i), way.kind, way.known) for i in range(self.many)
+        )
         reply = e.ModelReplied(self.at, str(number), finish="tool_calls", calls=proposed, usage=Usage(), ref="reply")
         decision, _ = self.pair.send(reply)
         if not isinstance(decision, d.RunTools):

@@ -74,11 +74,16 @@ def joined(
     progress: Progress = lambda states, depth: None,
 ) -> Joined:
     """Follow all runs of two policies. ``plain``: no agent hands over to another one, nothing odd happens."""
-    world = World(ancestors=False, clients=True, pauses=not plain)
-    made = [around(m, p, world) for m, p in zip(machines, policies, strict=True)]
-    search = _Product(policies, [_without(m, plain, policies) for m in made], max_open, plain)
+    search = Product(policies, alone(policies, machines, plain=plain), max_open, plain)
     with uncollected():
         return search.run(max_states, max_seconds, progress)
+
+
+def alone(policies: Sequence[Policy], machines: Sequence[Machine], *, plain: bool) -> list[Machine]:
+    """Both machines in a world without anybody above them, and without what only one of them could be told."""
+    world = World(ancestors=False, clients=True, pauses=not plain)
+    made = [around(m, p, world) for m, p in zip(machines, policies, strict=True)]
+    return [_without(m, plain, policies) for m in made]
 
 
 _ODD = ("handoff", "spawn", "tick", "hosted", "unstarted")
@@ -114,7 +119,9 @@ _ODD_FIELDS = frozenset(("invalid", "delivered", "cut", "unasked"))
 """What seldom happens, and changes little about how far a run goes."""
 
 
-class _Product:
+class Product:
+    """The search. ``found`` are the states and choices of each kind of difference: event, old and new outlook."""
+
     def __init__(self, policies: Sequence[Policy], machines: Sequence[Machine], max_open: int, plain: bool) -> None:
         self.outlooks = Outlooks()
         fields = JointFields(policies, machines)
@@ -188,7 +195,7 @@ class _Product:
 
     def _follow(self, state: Joint, following: list[Joint]) -> None:
         a, b, judged, held, failing, heard = state
-        seen, found = self.seen, self.found
+        found = self.found
         if a[0] != b[0]:
             self.lost = self.lost or Phase.ENDED not in (a[0], b[0])
             return
@@ -209,10 +216,12 @@ class _Product:
                 beside = self._beside(event, self.outlooks.found[one].word, judged, held, failing)
                 if beside is None:
                     continue
-                after = (after_a, after_b, *beside, heard or event in _HEARING)
-                if after not in seen:
-                    seen[after] = (state, number)
-                    following.append(after)
+                self._reached(state, number, (after_a, after_b, *beside, heard or event in _HEARING), following)
+
+    def _reached(self, state: Joint, number: int, after: Joint, following: list[Joint]) -> None:
+        if after not in self.seen:
+            self.seen[after] = (state, number)
+            following.append(after)
 
     def _may(self, event: str, state: Joint) -> bool:
         a, _, judged, held, failing, _ = state
