@@ -1,0 +1,284 @@
+"""A run as a workflow: the loop, driven by what Temporal's record says has happened.
+
+The code here is gone through again after every crash, in Temporal's sandbox. It reads no clock but the workflow's,
+and whatever it waits for is in the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec import structs
+from temporalio import workflow
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
+
+from engine.core.state import NO_TIME, Used
+from engine.run.contents import Contents
+from engine.runtimes.environment import Job
+from engine.runtimes.execution import Worker, execute
+from engine.runtimes.records import Answered, Cancel, ChildOver, End, Ended, Happening, Order, Report, Signal, Timer
+from engine.runtimes.temporal import here
+from engine.runtimes.temporal.wire import (
+    BEGIN,
+    MISSING,
+    PERFORM,
+    REFUSED,
+    SHUTDOWN,
+    WORKFLOW,
+    Task,
+    Work,
+    bare,
+    with_contents,
+    work_of,
+)
+from engine.runtimes.texts import Texts
+
+ONCE: Final = RetryPolicy(maximum_attempts=1)
+"""A model's failure is an event, on which the policy decides. What fails otherwise is begun again by ``_carry``."""
+
+LONG: Final = timedelta(days=365)
+"""The time of a job runs inside it; that its worker is dead the heartbeat tells."""
+
+LONGEST_PAUSE: Final = 60.0
+TASK_TIMEOUT: Final = timedelta(seconds=5)
+"""A worker that dies while it goes through a run is noticed after so long."""
+
+
+class _Going:
+    """A job that goes on. ``stopped``: it was asked to end. ``left``: nobody waits for its end any more."""
+
+    __slots__ = ("handle", "left", "stopped", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.handle: workflow.ActivityHandle[Ended] | None = None
+        self.stopped = False
+        self.left = False
+
+    def stop(self) -> None:
+        if not self.stopped:
+            self.stopped = True
+            if self.handle is not None:
+                self.handle.cancel()
+
+
+class TemporalEnvironment:
+    """``Environment`` in a workflow. ``inbox`` gets the signals; ``texts`` are the contents of the run."""
+
+    def __init__(self, task: Task, texts: Texts, inbox: list[Happening]) -> None:
+        self.report: Report | None = None
+        self._task = task
+        self._texts = texts
+        self._order, text = bare(task.order)
+        self._bare = {self._order: text}
+        self._inbox = inbox
+        self._going: dict[str, _Going] = {}
+        self._children: dict[str, workflow.ChildWorkflowHandle[Any, End] | None] = {}
+        self._unwanted: dict[str, str] = {}
+        """Children that are to end and have not started yet, with the causes."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fault: BaseException | None = None
+        self._alarm: asyncio.Task[None] | None = None
+        self._armed = NO_TIME
+        self._count = 0
+        self._cancelled = False
+
+    @property
+    def replaying(self) -> bool:
+        return workflow.unsafe.is_replaying()
+
+    async def next(self, jobs: Sequence[Job], report: Report, until: int) -> Happening:
+        self.report = report
+        self._count += 1
+        for job in jobs:
+            self._going[job.key] = going = _Going(work_of(self._order, job))
+            self._background(self._carry(job.key, going))
+        while not self._inbox:
+            if self._fault is not None:
+                raise self._fault
+            if until < NO_TIME and _now() >= until:
+                return Timer(_now())
+            self._arm(until)
+            armed = self._armed
+            try:
+                await workflow.wait_condition(
+                    lambda armed=armed: bool(self._inbox or self._fault or self._armed != armed)  # type: ignore[misc]
+                )
+            except asyncio.CancelledError:
+                if self._cancelled or workflow.cancellation_reason() is None:
+                    raise  # the worker lets go of the run
+                # Somebody has used Temporal's own cancel: the run ends in order, as it does by ours.
+                self._cancelled = True
+                self._inbox.append(Cancel(_now(), "user"))
+        return self._inbox.pop(0)
+
+    def cancel(self, key: str) -> None:
+        self._going[key].stop()
+
+    def leave(self, key: str) -> None:
+        if (going := self._going.pop(key, None)) is not None:
+            going.left = True
+            going.stop()
+
+    def spawn(self, order: Order) -> None:
+        self._background(self._child(order))
+
+    def cancel_child(self, run: str, cause: str) -> None:
+        if (handle := self._children.get(run)) is not None:
+            self._background(self._tell(handle, cause))
+        else:
+            self._unwanted[run] = cause
+
+    def should_continue_as_new(self) -> bool:
+        return self._count >= self._task.most or workflow.info().is_continue_as_new_suggested()
+
+    # Jobs.
+
+    async def _carry(self, key: str, going: _Going) -> None:
+        """A job to its end. One whose worker has died, or was stopped, is begun again with the same idempotency key."""
+        work, pause = going.work, 0.0
+        while not going.left:
+            sent = structs.replace(work, stopped=going.stopped)
+            going.handle = workflow.start_activity(
+                PERFORM,
+                sent,
+                result_type=Ended,
+                start_to_close_timeout=LONG,
+                heartbeat_timeout=timedelta(milliseconds=self._task.heartbeat),
+                retry_policy=ONCE,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=key,
+            )
+            try:
+                ended = await going.handle
+            except ActivityError as exc:
+                work, pause = self._again(work, exc, pause)
+                going.handle = None
+                if pause:
+                    await workflow.sleep(pause)
+            else:
+                if not going.left:
+                    del self._going[key]
+                    self._inbox.append(ended)
+                return
+
+    def _again(self, work: Work, exc: ActivityError, pause: float) -> tuple[Work, float]:
+        """How a job without an end is begun again, and after how many seconds."""
+        why = exc.cause
+        if isinstance(why, ApplicationError):
+            if why.type == MISSING and not work.inline:
+                return with_contents(work, self._texts.known | self._bare, all=True), 0.0
+            if why.type != SHUTDOWN:
+                return work, min(max(pause * 2, 1.0), LONGEST_PAUSE)
+        return work, pause  # cancelled before it was begun, or its worker is gone
+
+    # Agents below.
+
+    async def _child(self, order: Order) -> None:
+        run = order.spec.run
+        self._children[run] = None
+        handle = await workflow.start_child_workflow(
+            WORKFLOW,
+            structs.replace(self._task, order=order),
+            id=run,
+            result_type=End,
+            task_timeout=TASK_TIMEOUT,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            # It ends by our own signal, in order, whatever becomes of this run.
+            parent_close_policy=ParentClosePolicy.ABANDON,
+        )
+        self._children[run] = handle
+        if (cause := self._unwanted.pop(run, None)) is not None:
+            await self._tell(handle, cause)
+        end = await handle
+        self._inbox.append(ChildOver(_now(), end))
+
+    async def _tell(self, handle: workflow.ChildWorkflowHandle[Any, End], cause: str) -> None:
+        try:
+            await handle.signal("cancel", Cancel(_now(), cause))
+        except ApplicationError:
+            return  # it has ended meanwhile
+
+    # Time, and what goes on beside.
+
+    def _arm(self, until: int) -> None:
+        """Have a timer that rings at ``until`` or before: too early costs less than one for each wait."""
+        if until < self._armed:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._armed = until
+            self._alarm = asyncio.create_task(self._ring(until - _now()))
+
+    async def _ring(self, ms: int) -> None:
+        await workflow.sleep(ms / 1000)
+        self._armed, self._alarm = NO_TIME, None
+
+    def _background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._watched(coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watched(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except Exception as exc:  # nobody awaits a task in the background: the run has to hear of it
+            self._fault = exc
+
+
+def _now() -> int:
+    return workflow.time_ns() // 1_000_000
+
+
+class _Run:
+    """What a run does and can be told, for the workflow that Temporal knows."""
+
+    def __init__(self) -> None:
+        self._inbox: list[Happening] = []
+        self._environment: TemporalEnvironment | None = None
+        self._began = Report("", "running", 0, Used())
+
+    def _worker(self) -> Worker:
+        return here.worker(workflow.info().task_queue)
+
+    async def _run(self, task: Task) -> End:
+        order, worker = task.order, self._worker()
+        self._began = Report(order.spec.run, "running", order.spec.started, Used())
+        worker.role(order)  # where this worker does not have the run's core it is left to others
+        refusal = await workflow.execute_local_activity(
+            BEGIN, order, result_type=str, start_to_close_timeout=timedelta(seconds=30)
+        )
+        if refusal:
+            raise ApplicationError(refusal, type=REFUSED, non_retryable=True)
+        texts = Texts(dict(order.contents))
+        self._environment = TemporalEnvironment(task, texts, self._inbox)
+        ended = await execute(order, worker, self._environment, texts, Contents(texts))
+        if isinstance(ended, Order):
+            late = tuple(signal for signal in self._inbox if isinstance(signal, Signal))
+            workflow.continue_as_new(structs.replace(task, order=structs.replace(ended, held=(*ended.held, *late))))
+        return ended
+
+
+@workflow.defn(name=WORKFLOW)
+class PolicyRun(_Run):
+    """A run, from its order to its end."""
+
+    @workflow.run
+    async def run(self, task: Task) -> End:
+        return await self._run(task)
+
+    @workflow.signal
+    def cancel(self, cancel: Cancel) -> None:
+        self._inbox.append(cancel)
+
+    @workflow.signal
+    def answer(self, answered: Answered) -> None:
+        self._inbox.append(answered)
+
+    @workflow.query
+    def report(self) -> Report:
+        return (self._environment and self._environment.report) or self._began
