@@ -132,10 +132,18 @@ def _refusal(ledger: Ledger, node: Node, least: Sequence[int]) -> Refusal | None
         node = ledger.nodes[node.parent]
         left = node.shown.left
         for resource in node.shown.limited:
-            free = left[resource]
-            if free < least[resource] and (aside is None or aside[resource] + max(0, free) < least[resource]):
-                pools = (pool for pool in node.pools if pool.shared)
-                return next(refusal_of(node, pool) for pool in pools if left_by(pool, aside) < least[pool.resource])
+            if left[resource] < least[resource] and (refused := _short(node, aside, least)) is not None:
+                return refused
+    return None
+
+
+def _short(node: Node, aside: list[int] | None, least: Sequence[int]) -> Refusal | None:
+    """The first pool of a node that leaves less than this of its resource."""
+    left = node.shown.left
+    for pool in node.pools:
+        needed = least[pool.resource]
+        if left[pool.resource] < needed and pool.shared and left_by(pool, aside) < needed:
+            return refusal_of(node, pool)
     return None
 
 
