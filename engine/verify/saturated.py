@@ -61,10 +61,11 @@ def saturate(
     watched: Callable[[Policy], Laws] = laws_of,
     max_states: int = 300_000,
     max_seconds: float = 60.0,
+    ends: bool = True,
 ) -> Saturation:
     """Visit every state of the policies of this shape, or as many as the budget allows.
 
-    ``made`` and ``watched`` are handed the policy with small numbers.
+    ``made`` and ``watched`` are handed the policy with small numbers. Without ``ends`` no circle is looked for.
     """
     started = time.perf_counter()
     small = with_small_numbers(policy)
@@ -80,7 +81,7 @@ def saturate(
         transitions=(transitions := sum(search.fired)),
         suspected=tuple(suspected),
         never=() if cut else search.never(),
-        circle=None if cut or transitions > _EDGES else search.circle(started + max_seconds),
+        circle=None if cut or not ends or transitions > _EDGES else search.circle(started + max_seconds),
         cut=cut or drifted,
         seconds=time.perf_counter() - started,
     )

@@ -217,7 +217,8 @@ def _verified(path: str, policy: Policy, args: argparse.Namespace) -> Verified:
         proof = prover.prove(claims, laws=not args.claim)
         if args.all_limits or (not args.claim and prover.cut):
             budget = replace(budget, seconds=max(0.0, until - time.monotonic()) or _LEAST)
-            proof = replace(proof, everywhere=for_all_limits(subject, budget, progress=told))
+            everywhere = for_all_limits(subject, budget, laws=not args.claim, claims=claims, progress=told)
+            proof = replace(proof, everywhere=everywhere)
         told.over()
         tests = {
             v.name: testing.of(v, agent, prover.compiled, _named(claims, v.name))

@@ -29,7 +29,7 @@ limits {
 
 verify "ceiling"       always llm_calls <= 6
 verify "three rounds"  always tool_iterations <= 3
-verify "affordable"    always tokens <= 50k
+verify "few agents"    always children <= 5
 verify "extended"      at_most 2 extend
 """
 
@@ -58,8 +58,8 @@ SHOWN = """six.policy
         expect  count tool_iterations = 4
       }
 
-  "affordable"  unknown: always tokens <= 50000: a search through all states does not follow how much `tokens` a run has
-                used  [six.policy:10]
+  "few agents"  unknown: always children <= 5: a search through all states does not count the agents of a run
+                [six.policy:10]
   "extended"    proved at these limits: at_most 2 extend (vacuous: no run ever does this: extend)
   never         no final call is ever made for `tool_iterations`, and its instruction is never sent; `llm_calls 6` comes
                 before it: it acts from `llm_calls 7` on  [six.policy:5]
@@ -93,8 +93,8 @@ def test_what_is_shown_of_a_file(folder: Path) -> None:
     [
         (("--claim", "ceiling"), 0, "1 file: 1 proved at these limits"),
         (("-k", "THREE*"), 1, "1 file: 1 refuted"),
-        (("-k", "affordable"), 3, "1 file: 1 unknown"),
-        (("-k", "affordable", "--fail-level", "refuted"), 0, "1 file: 1 unknown"),
+        (("-k", "few agents"), 3, "1 file: 1 unknown"),
+        (("-k", "few agents", "--fail-level", "refuted"), 0, "1 file: 1 unknown"),
         (("-k", "extended"), 0, "1 file: 1 proved at these limits (1 vacuous)"),
         (("-k", "extended", "--fail-level", "vacuous"), 1, "1 file: 1 proved at these limits (1 vacuous)"),
     ],
