@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from policy_lang.globs import LONGEST, covers, overlap
 
@@ -23,34 +23,49 @@ _END = "\n"
 """Between names in one long text. No tool has it in its name, but nothing forbids it."""
 
 
-_FEW = 6
-"""So many are looked at one by one: an index of them would take longer to make."""
+_FEW = 32
+"""The first so many are looked at one by one: mostly an index would take longer to make, and where many have to do with
+one, who asks for the first is answered by one of these."""
+
+
+_Known = dict[str, list[tuple[str, str, str]]]
+"""A text, to the patterns with it; each with its beginning and its end."""
+
+
+class _Wide(NamedTuple):
+    """Patterns with signs: by the text they begin with, or by another text in them and its length."""
+
+    begins: _Known
+    texts: dict[int, _Known]
 
 
 class Patterns(Generic[T]):
     """Patterns with what belongs to each, in an order that is kept."""
 
     def __init__(self, items: Iterable[tuple[str, T]]) -> None:
-        self._items: dict[str, list[tuple[int, T]]] = {}
-        for number, (glob, item) in enumerate(items):
-            self._items.setdefault(glob, []).append((number, item))
+        numbered = list(enumerate(items))
+        self._first = [item for _, item in numbered[:_FEW]]
+        self._more: dict[str, list[tuple[int, T]]] = {}
+        for number, (glob, item) in numbered[_FEW:]:
+            self._more.setdefault(glob, []).append((number, item))
 
     @cached_property
-    def _wide(self) -> dict[int, dict[str, list[tuple[str, str, str]]]]:
-        """Patterns with signs, by the longest text in them and its length; each with its beginning and its end."""
-        found: dict[int, dict[str, list[tuple[str, str, str]]]] = {}
-        for glob in self._items:
+    def _wide(self) -> _Wide:
+        """Patterns with signs, found by what they begin with, or by the longest text in them where that is longer."""
+        wide = _Wide({}, {})
+        for glob in self._more:
             parts = _WILD.split(glob)
             if len(parts) > 1 and len(glob) <= LONGEST:
                 text = max(parts, key=len)
-                found.setdefault(len(text), {}).setdefault(text, []).append((glob, parts[0], parts[-1]))
-        return found
+                known = wide.begins if len(parts[0]) == len(text) else wide.texts.setdefault(len(text), {})
+                known.setdefault(text, []).append((glob, parts[0], parts[-1]))
+        return wide
 
     @cached_property
     def _begin(self) -> dict[str, list[tuple[str, str]]]:
-        """All patterns, by the text they begin with; each with its end."""
+        """Patterns by the text they begin with; each with its end."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for glob in self._items:
+        for glob in self._more:
             parts = _WILD.split(glob)
             found.setdefault(parts[0], []).append((glob, parts[-1]))
         return found
@@ -60,42 +75,61 @@ class Patterns(Generic[T]):
         return sorted(self._begin)
 
     def __bool__(self) -> bool:
-        return bool(self._items)
+        return bool(self._first or self._more)
 
-    def covering(self, glob: str) -> list[T]:
-        """What belongs to patterns that match every name that this one matches, in order."""
-        if len(self._items) <= _FEW:
-            return self._in_order(other for other in self._items if covers(other, glob))
-        return self._in_order({glob, "*"} if len(glob) > LONGEST else {glob, "*", *self._covering(glob)})
+    def covering(self, glob: str, *, itself: bool = True) -> Iterator[T]:
+        """What belongs to patterns that match every name that this one matches, in order: each is looked at when it is
+        asked for. ``itself``: also what belongs to this very pattern."""
+        known: dict[str, bool] = {glob: itself}
+        for each, item in self._first:
+            if each not in known:
+                known[each] = covers(each, glob)
+            if known[each]:
+                yield item
+        if not self._more:
+            return
+        globs = {"*", glob} if len(glob) > LONGEST else {"*", glob, *self._perhaps_covering(glob)}
+        pairs = [(*pair, each) for each in globs if known.get(each, True) for pair in self._more.get(each, ())]
+        for _, item, each in sorted(pairs, key=lambda pair: pair[0]):
+            if each not in known:
+                known[each] = covers(each, glob)
+            if known[each]:
+                yield item
 
-    def _in_order(self, globs: Iterable[str]) -> list[T]:
-        pairs = [pair for each in globs for pair in self._items.get(each, ())]
-        return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
-
-    def _covering(self, glob: str) -> Iterator[str]:
+    def _perhaps_covering(self, glob: str) -> Iterator[str]:
+        """Patterns of which the letters do not say that they do not cover this one."""
         parts = _WILD.split(glob)
-        for size, known in self._wide.items():
-            texts = {part[at : at + size] for part in parts for at in range(len(part) - size + 1)}
-            for text in texts:
+        first, last = parts[0], parts[-1]
+        for size in range(len(first) + 1):
+            for wide, _, end in self._wide.begins.get(first[:size], ()):
+                if last.endswith(end):
+                    yield wide
+        for size, known in self._wide.texts.items():
+            for text in {part[at : at + size] for part in parts for at in range(len(part) - size + 1)}:
                 for wide, begin, end in known.get(text, ()):
-                    if parts[0].startswith(begin) and parts[-1].endswith(end) and covers(wide, glob):
+                    if first.startswith(begin) and last.endswith(end):
                         yield wide
 
-    def overlapping(self, glob: str) -> Iterator[tuple[str, list[T]]]:
-        """The patterns that share a name with this one, each with what belongs to it, those that come first first."""
-        if len(self._items) <= _FEW:
-            few = ((other, pairs) for other, pairs in self._items.items() if overlap(other, glob))
-            yield from ((other, [item for _, item in pairs]) for other, pairs in few)
-            return
+    def overlapping(self, glob: str) -> Iterator[tuple[str, T]]:
+        """The patterns that share a name with this one, each with what belongs to it, in order: each is looked at when
+        it is asked for."""
+        known: dict[str, bool] = {}
+        for each, item in self._first:
+            if each not in known:
+                known[each] = overlap(each, glob)
+            if known[each]:
+                yield each, item
         parts = _WILD.split(glob)
-        fitting: list[str] = []
-        for begin in self._beginning(parts[0]):
-            for other, end in self._begin[begin]:
-                if parts[-1].endswith(end) or end.endswith(parts[-1]):
-                    fitting.append(other)
-        for other in sorted(fitting, key=lambda other: self._items[other][0][0]):
-            if overlap(other, glob):
-                yield other, [item for _, item in self._items[other]]
+        fitting: list[tuple[int, T, str]] = []
+        for begin in self._beginning(parts[0]) if self._more else ():
+            for each, end in self._begin[begin]:
+                if known.get(each, True) and (parts[-1].endswith(end) or end.endswith(parts[-1])):
+                    fitting += [(*pair, each) for pair in self._more[each]]
+        for _, item, each in sorted(fitting, key=lambda pair: pair[0]):
+            if each not in known:
+                known[each] = overlap(each, glob)
+            if known[each]:
+                yield each, item
 
     def _beginning(self, text: str) -> Iterator[str]:
         """Beginnings that go with one: parts of it, and those that it is a part of."""

@@ -9,6 +9,7 @@ them at once: a file may have thousands of pairs to compare.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 LONGEST = 200
@@ -21,6 +22,8 @@ def covers(wide: str, narrow: str) -> bool:
         return True
     if max(len(wide), len(narrow)) > LONGEST or not ("*" in wide or "?" in wide):
         return False
+    if "?" not in wide:
+        return _in_turn(wide.split("*"), narrow)
     places = _places(wide)
     stars = places.get("*", 0)
     reached = _free(1, stars)
@@ -37,6 +40,11 @@ def overlap(one: str, other: str) -> bool:
     """Is there a name that matches both? Of very long patterns it is taken for granted."""
     if max(len(one), len(other)) > LONGEST:
         return True
+    if "*" in one and "*" in other and "?" not in one and "?" not in other:
+        # Whatever one has between its stars, a star of the other takes: only how they begin and end can be at odds.
+        return _alike(one.partition("*")[0], other.partition("*")[0], str.startswith) and _alike(
+            one.rpartition("*")[2], other.rpartition("*")[2], str.endswith
+        )
     places = _places(one)
     stars, end = places.get("*", 0), places[""]
     reached = _free(1, stars)
@@ -49,6 +57,24 @@ def overlap(one: str, other: str) -> bool:
         if not reached:
             return False
     return bool(reached & end)
+
+
+def _in_turn(parts: list[str], text: str) -> bool:
+    """Does a text begin with the first part, end with the last, and have the others between, one after another?"""
+    first, *middle, last = parts
+    at, end = len(first), len(text) - len(last)
+    if at > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _alike(one: str, other: str, has: Callable[[str, str], bool]) -> bool:
+    return has(one, other) or has(other, one)
 
 
 def _free(reached: int, stars: int) -> int:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
+from typing import Final
+
+_MOST_EDITS: Final = 10
+"""More make another word, however long it is."""
 
 
 def distance(a: str, b: str, limit: int) -> int:
@@ -34,12 +38,15 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
         return None
     known = list(known)
     plain = _plain(word)
-    allowed = max(1, len(plain) // 3)
+    allowed = min(max(1, len(plain) // 3), _MOST_EDITS)
     best: tuple[int, str] | None = None
     for name in sorted(known):
         other = _plain(name)
-        away = 0 if _words(plain) == _words(other) else distance(plain, other, allowed)
-        if away <= allowed and away < max(len(plain), len(other)) and (best is None or away < best[0]):
+        nearer = best[0] - 1 if best else allowed
+        if nearer < 0:
+            break
+        away = 0 if _words(plain) == _words(other) else distance(plain, other, nearer)
+        if away <= nearer and away < max(len(plain), len(other)):
             best = (away, name)
     if best:
         return best[1]

@@ -94,7 +94,9 @@ class Policy(Part):
             "tools": _joined(self.tools, rules.tools),
             "claims": (),
         }
-        return Policy(**fields)
+        # Its parts are those of a valid policy, and none can stand twice: to look at all of them again for each of
+        # thousands of agents would take a time that grows with their square.
+        return Policy.model_construct(**fields)
 
     def canonical(self) -> dict[str, Any]:
         """The meaning alone: no name, origins, locks or claims, no defaults, independent statements in a fixed order.

@@ -19,6 +19,9 @@ from policy_lang.source import Unreadable
 MAX_ROUNDS: Final = 1_000
 """Rounds made in one file, and passes over all files: many more than any file has needed."""
 
+MOST_TRIED: Final = 1_000_000
+"""Characters that are read again for one file to find by halves which of its fixes is at fault: some seconds."""
+
 _NOT_ALL: Final = "P115"
 """The finding that not all errors of a file are told."""
 
@@ -41,6 +44,7 @@ class Fixer:
         self.done: dict[str, list[Diagnostic]] = {}
         self._refused: dict[str, dict[tuple[str, str, int], Refused]] = {}
         self._before: dict[str, set[str]] = {}
+        self._tried: Counter[str] = Counter()
 
     @property
     def refused(self) -> list[Refused]:
@@ -99,11 +103,12 @@ class Fixer:
         return without_overlaps(keeping) if keeping and look.meaning is not None else []
 
     def _round(self, name: str, due: list[Diagnostic], before: set[str]) -> None:
-        trial = _Trial(self.files, name, before)
+        trial = _Trial(self.files, name, before, MOST_TRIED - self._tried[name])
         for refused in trial.grow(due):
             self._refused.setdefault(name, {})[_key(refused.finding)] = refused
         made = trial.accepted
         trial.keep()
+        self._tried[name] += trial.tried
         edits = [edit for finding in made for edit in finding.fix]
         kept = self._refused.get(name, {})
         self._refused[name] = {
@@ -125,11 +130,15 @@ def _key(finding: Diagnostic) -> tuple[str, str, int]:
 
 
 class _Trial:
-    """Fixes of one file that are made for a try. ``accepted`` are those that have shown to be right."""
+    """Fixes of one file that are made for a try. ``accepted`` are those that have shown to be right.
 
-    def __init__(self, files: Files, name: str, before: set[str]) -> None:
-        self.files, self.name, self.before = files, name, before
+    ``most`` is how many characters may be read to find out which are not, ``tried`` how many were.
+    """
+
+    def __init__(self, files: Files, name: str, before: set[str], most: int) -> None:
+        self.files, self.name, self.before, self.most = files, name, before, most
         self.text = files.text(name)
+        self.tried = 0
         self.accepted: list[Diagnostic] = []
         self._now = self._looks()
 
@@ -142,8 +151,13 @@ class _Trial:
             self.accepted += part
             self._now = after
             return []
+        self.tried += len(self.text)
         if len(part) == 1:
             return [Refused(part[0], why)]
+        if self.tried > self.most:
+            return [
+                Refused(finding, "others beside it go wrong, and to try each alone takes too long") for finding in part
+            ]
         half = len(part) // 2
         return self.grow(part[:half]) + self.grow(part[half:])
 
@@ -165,7 +179,8 @@ class _Trial:
             return "it would undo another fix"
         old, new = self._now[self.name], after[self.name]
         together = len(part) > 1 and not _cut(old)
-        more = _errors(after) - _errors(self._now)
+        rest = _unread(old)  # what was not read before may have errors, and no fix has made them
+        more = _errors(after, self.name, rest) - _errors(self._now, self.name, rest)
         if more > (-sum(finding.is_error for finding in part) if together else 0):
             return f"there would be {more} more error{'' if more == 1 else 's'}"
         if not _cured(part, old, new):
@@ -205,8 +220,14 @@ def _unread(look: Look) -> int:
     return len(look.source.text) - min(starts) if starts else 0
 
 
-def _errors(looks: dict[str, Look]) -> int:
-    return sum(look.errors for look in looks.values())
+def _errors(looks: dict[str, Look], name: str, rest: int) -> int:
+    """How many errors there are, in the file of that name only those before its last ``rest`` characters."""
+    look = looks[name]
+    end = len(look.source.text) - rest
+    late = sum(
+        f.is_error and f.primary.span.source is look.source and f.primary.span.start >= end for f in look.findings
+    )
+    return sum(each.errors for each in looks.values()) - (late if rest else 0)
 
 
 def _edits(findings: list[Diagnostic]) -> list[Edit]:

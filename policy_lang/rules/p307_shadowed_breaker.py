@@ -48,30 +48,38 @@ def check(policy: Subject, report: Report) -> None:
     breakers = policy.merged.breakers
     for_good = Patterns((line.data["glob"], line) for line in breakers if line.data["reset"] is None)
     for second in breakers:
-        for first in for_good.covering(second.data["glob"]):
-            _overshadowed(first, second, report)
+        # Of calls that run side by side, all outcomes count: the second may trip too, but has nothing to skip then.
+        if second.data["when_open"] == "skip":
+            _overshadowed(second, for_good, report)
 
 
-def _overshadowed(first: BreakerLine, second: BreakerLine, report: Report) -> None:
-    """A detector of the second breaker that can never act: the first has switched all of its tools off for good."""
-    one, other = first.data, second.data
+def _overshadowed(second: BreakerLine, for_good: Patterns[BreakerLine], report: Report) -> None:
+    """Detectors that can never act: another breaker has switched all of their tools off for good before."""
+    waiting = list(zip(second.data["trips"], second.trips, strict=True))
+    for first in for_good.covering(second.data["glob"]):
+        if not waiting:
+            return
+        if not _counts_alike(first.data, second.data):
+            continue
+        for detector, trip in list(waiting):
+            pairs = zip(first.data["trips"], first.trips, strict=True)
+            earlier = next((line for one, line in pairs if _trips_before(one, detector)), None)
+            if earlier is not None:
+                waiting.remove((detector, trip))
+                report.warn(
+                    "P307",
+                    f"another breaker switches off all tools that match `{second.data['glob']}` before this `trip`",
+                    trip.span,
+                    "can never act",
+                    Label(earlier.span, "trips first, and never resets"),
+                    help="write a smaller number here, or let the other breaker match other tools",
+                )
+
+
+def _counts_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Do both count the same executions, the first at least as soon?"""
     alike = all(one[key] == other[key] for key in ("count_denied", "per_args"))
-    soon = one["apply"] == other["apply"] or one["apply"] == "now"
-    # Of calls that run side by side, all outcomes count: the second may trip too, but has nothing to skip then.
-    idle = other["when_open"] == "skip"
-    if not (alike and soon and idle):
-        return
-    for detector, trip in zip(other["trips"], second.trips, strict=True):
-        earlier = [pair for pair in zip(one["trips"], first.trips, strict=True) if _trips_before(pair[0], detector)]
-        if earlier:
-            report.warn(
-                "P307",
-                f"another breaker switches off all tools that match `{other['glob']}` before this `trip`",
-                trip.span,
-                "can never act",
-                Label(earlier[0][1].span, "trips first, and never resets"),
-                help="write a smaller number here, or let the other breaker match other tools",
-            )
+    return alike and (one["apply"] == other["apply"] or one["apply"] == "now")
 
 
 def _trips_before(one: dict[str, Any], other: dict[str, Any]) -> bool:

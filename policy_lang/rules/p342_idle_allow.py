@@ -58,7 +58,7 @@ def _lifts(allow: ToolLine, refusing: Patterns[ToolLine]) -> bool:
 
 def _lifts_nothing(line: ToolLine, refusing: tuple[Patterns[ToolLine], ...], report: Report) -> None:
     allow = next(c for c in line.node.clauses if isinstance(c, tree.Allow))
-    near = next((lines[0] for patterns in refusing for _, lines in patterns.overlapping(line.data["glob"])), None)
+    near = next((other for patterns in refusing for _, other in patterns.overlapping(line.data["glob"])), None)
     why: tuple[Label, ...] = ()
     if near is not None:
         clause = next(c for c in near.node.clauses if isinstance(c, tree.Deny | tree.AskFirst))

@@ -26,7 +26,7 @@ from policy_lang.diagnostics import Label
 from policy_lang.report import Report
 from policy_lang.resolve.tools import ToolLine
 from policy_lang.rules.subject import Subject
-from policy_lang.rules.tools import ToolScope, denies
+from policy_lang.rules.tools import Exceptions, denies
 
 
 def check(policy: Subject, report: Report) -> None:
@@ -34,15 +34,16 @@ def check(policy: Subject, report: Report) -> None:
         own = scope.denying[0]
         for line in scope.tools:
             if line.data["deny"] and line.data["deny_text"] is None:
-                first = next((d for d in own.covering(line.data["glob"]) if _broader(d, line, scope)), None)
+                exceptions = Exceptions(line.data["glob"], scope)
+                broader = own.covering(line.data["glob"], itself=False)
+                first = next((d for d in broader if _broader(d, line, exceptions)), None)
                 if first is not None:
                     _again(line, first, report)
 
 
-def _broader(other: ToolLine, line: ToolLine, scope: ToolScope) -> bool:
-    """Of what is about all of a rule's tools: does it deny them without exception, by another pattern of this file?"""
-    same_file = other.data["base"] == line.data["base"]
-    return same_file and other.data["glob"] != line.data["glob"] and denies(other, line.data["glob"], scope)
+def _broader(other: ToolLine, line: ToolLine, exceptions: Exceptions) -> bool:
+    """Of what is about all of a rule's tools: does it deny them without exception, in this file?"""
+    return bool(other.data["base"] == line.data["base"]) and denies(other, exceptions)
 
 
 def _again(line: ToolLine, first: ToolLine, report: Report) -> None:

@@ -54,7 +54,7 @@ def _excepted(
     line: ToolLine, others: list[Patterns[ToolLine]], kind: type[tree.Clause], field: str, report: Report
 ) -> None:
     glob, own = line.data["glob"], _amount(line.data[field])
-    broader = (o for patterns in others for o in patterns.covering(glob) if o.data["glob"] != glob)
+    broader = (o for patterns in others for o in patterns.covering(glob, itself=False))
     first = next((o for o in broader if _amount(o.data[field]) < own), None)
     if first is None:
         return

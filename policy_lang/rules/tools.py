@@ -52,20 +52,31 @@ def indexed(lines: list[ToolLine], *clauses: str) -> Patterns[ToolLine]:
     return Patterns((line.data["glob"], line) for line in chosen)
 
 
-def denies(denial: ToolLine, glob: str, scope: ToolScope) -> bool:
+def denies(denial: ToolLine, exceptions: Exceptions) -> bool:
     """Is none of the tools of a pattern, all of which a rule is about, allowed by way of exception to it?"""
-    for patterns in scope.lifting:
-        for other, lines in patterns.overlapping(glob):
-            own = any(line.data["base"] == denial.data["base"] for line in lines)
-            if own and other != denial.data["glob"]:
-                return False
-    return True
+    return not any(other != denial.data["glob"] for other in exceptions.of(denial.data["base"]))
+
+
+class Exceptions:
+    """The patterns of `allow` that share a tool with one pattern, by the file they stand in: at most two of each, which
+    is enough to know of one that is not a given one. Looked for once they are asked for."""
+
+    def __init__(self, glob: str, scope: ToolScope) -> None:
+        self._found: dict[int, set[str]] = {}
+        self._rest = ((other, line) for patterns in scope.lifting for other, line in patterns.overlapping(glob))
+
+    def of(self, base: int) -> set[str]:
+        found = self._found.setdefault(base, set())
+        while len(found) < 2 and (pair := next(self._rest, None)) is not None:
+            self._found.setdefault(pair[1].data["base"], set()).add(pair[0])
+        return found
 
 
 def denial_of(glob: str, scope: ToolScope) -> ToolLine | None:
     """The first rule that denies every tool of a pattern, if there is one."""
+    exceptions = Exceptions(glob, scope)
     found = (line for patterns in scope.denying for line in patterns.covering(glob))
-    return next((line for line in found if denies(line, glob, scope)), None)
+    return next((line for line in found if denies(line, exceptions)), None)
 
 
 def most_executions(policy: Subject) -> LimitLine | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from policy_lang.diagnostics import KEEPS, SAYS, Diagnostic, Edit, Label
-from policy_lang.fixing import Files, Fixer, fixed
+from policy_lang.fixing import Files, Fixer, fixed, rounds
 from policy_lang.fixing.edits import applied, line_end, moved, sound, without_overlaps
+from policy_lang.fixing.files import Look
 from policy_lang.source import Source, Span
 
 HEAD = 'policy "x" lang 1\n'
@@ -204,3 +205,33 @@ def test_two_fixes_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> 
     fixer.run()
     assert files.text("x") == text.replace("aa", "bb")
     assert [refused.why for refused in fixer.refused] == ["it would undo another fix"]
+
+
+def test_where_most_fixes_are_wrong_it_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find those that are right by halves would take as many looks at the file as there are fixes, twice."""
+    tools = "".join(f'tool "tool_{n:03}"  limit 5_{n:03}\n' for n in range(100))
+    text = HEAD + "limits {\n  llm_calls  5\n}\n" + tools
+    claiming(monkeypatch, {f"5_{n:03}": "5m" if n < 90 else f"5{n:03}" for n in range(100)}, SAYS)
+    monkeypatch.setattr(rounds, "MOST_TRIED", 12 * len(text))
+    looks = 0
+    real = Files._looked
+
+    def counted(self: Files, name: str, source: Source) -> Look:
+        nonlocal looks
+        looks += 1
+        return real(self, name, source)
+
+    monkeypatch.setattr(Files, "_looked", counted)
+    files = Files.of_text("x", text)
+    fixer = Fixer(files, ["x"])
+    fixer.run()
+    assert looks < 100
+    late = "others beside it go wrong, and to try each alone takes too long"
+    assert late in {refused.why for refused in fixer.refused}
+    assert len(fixer.refused) + len(fixer.done.get("x", [])) == 100
+
+
+def test_errors_that_were_not_read_before_are_no_fault_of_a_fix() -> None:
+    """A file with more errors than are told: what stands behind them is seen once those before are mended."""
+    text = HEAD + 'agent "x" {\n' * 300
+    assert fixed(text) == HEAD + 'agent "x" {\n}\n' * 300

@@ -29,6 +29,9 @@ SHAPES = {
     "patterns that begin alike": 'tool "team_{n}_*" {clause}',
     "patterns that end alike": 'tool "*_{n}" {clause}',
     "patterns with a part": 'tool "*x{n}x*" {clause}',
+    "patterns in patterns": 'tool "{xs}*" {clause}',
+    "patterns in patterns with a part": 'tool "{xs}*y{n}*" {clause}',
+    "breakers in breakers": 'breaker "{xs}*" {{\n  trip failures 3\n  reset never\n}}',
     "names of tools": 'tool "tool_{n}" {clause}',
     "one pattern again and again": 'tool "same_*" {clause}',
     "breakers": 'breaker "team_{n}_*" {{\n  trip failures 3\n  reset never\n}}',
@@ -42,13 +45,15 @@ SHAPES = {
     "claims": 'verify "c{n}" always llm_calls <= {n} or tokens > 5 implies phase is final or last is call',
 }
 
-FEW, MANY = 400, 1600
+FEW, MANY = 250, 1000
 AROUND = STRICT._replace(around=Surroundings(tools=[f"team_{n}_tool" for n in range(MANY)]))
 
 
 def time_of(shape: str, count: int, folder: Path) -> float:
     file = folder / "large.policy"
-    lines = (SHAPES[shape].format(n=n, clause=CLAUSES[n % len(CLAUSES)]) for n in range(1, count + 1))
+    lines = (
+        SHAPES[shape].format(n=n, xs="x" * (n % 190 + 1), clause=CLAUSES[n % len(CLAUSES)]) for n in range(1, count + 1)
+    )
     file.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     begun = process_time()
     lint(file, judgement=AROUND)
