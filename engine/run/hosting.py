@@ -40,6 +40,15 @@ class Hosting:
         tree.turn(seat, tree.now())
         return run_id(seat.id, seat.runs + 1)
 
+    def shut(self, seat: Seat) -> None:
+        """Nothing goes on at a seat or below it any more: it is closed, leaves first."""
+        tree = self._tree
+        for each in reversed(tree.below(seat)):
+            each.kept = False
+            if each.parent is not None:
+                each.parent.below.pop(each.id, None)
+        tree.ledger.close(seat.id, tree.now())
+
     def acted(self, act: AnyAct) -> None:
         """What the host has done is in the journal. Raises what has broken the tree, if that cannot be written."""
         try:

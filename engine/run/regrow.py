@@ -65,6 +65,7 @@ def regrow(
     by_id = {one.seat.id: one for one in grown}
     _book(tree, grown, by_id)
     going = [one for one in by_id.values() if one.outcome is None or (one.seat is tree.root and not one.seat.kept)]
+    _shut(tree, going, closing)
     for one in going:
         _delegations(tree, one, by_id)
     begun = [(one, _spec(tree, one)) for one in sorted(going, key=lambda one: -one.seat.depth) if one.recorded.steps]
@@ -179,6 +180,14 @@ def _book(tree: Tree, grown: list[_Grown], last: dict[str, _Grown]) -> None:
         assert one.outcome is not None
         said = _said(tree, one) if one.seat.kept else ()
         tree.ended(one.seat, result_of(one.seat.run, tree.thread, one.outcome, said, tree.contents.get))
+
+
+def _shut(tree: Tree, going: list[_Grown], closing: Collection[str]) -> None:
+    """What was being closed, and where nothing goes on any more, is closed before anybody looks at what is left."""
+    busy = {node.id for one in going for node in tree.ledger.path(one.seat.id)}
+    for id in closing:
+        if id not in busy and id != tree.root.id:  # whoever drives the tree lets go of it with its root
+            tree.hosting.shut(tree.seats[id])
 
 
 def _said(tree: Tree, one: _Grown) -> tuple[Message, ...]:

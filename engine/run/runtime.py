@@ -242,11 +242,7 @@ class Runtime:
         tree.stopping.cancel(seat, "closed")
         if going := tree.going(below):
             await asyncio.wait(going)
-        for each in reversed(below):
-            each.kept = False
-            if each.parent is not None:
-                each.parent.below.pop(each.id, None)
-        tree.ledger.close(seat.id, self._driver.planting.now())
+        tree.hosting.shut(seat)
 
     def _tree(self, node: Node) -> Tree:
         tree = self._trees.get(node.root)

@@ -245,6 +245,37 @@ def test_what_was_closed_stays_closed_and_what_was_carved_for_it_is_back():
     assert world.host(second) == before
 
 
+def test_what_was_carved_for_a_closed_node_is_there_for_whoever_goes_on():
+    """Also where everything was closed already when the run began that has died."""
+    reached = asyncio.Event()
+
+    async def forever(request):
+        reached.set()
+        await asyncio.Event().wait()
+
+    world = World(rules=policy(limit("tokens", 9_000), carve=("tokens",)), main=Model(then=forever))
+
+    async def first(runtime):
+        root = runtime.open(id="r")
+        node = runtime.spawn("research", root, budget={"tokens": 8_900})
+        runtime.spawn("research", node, budget={"tokens": 100})
+        runtime.wake(node, "go")
+        await runtime.wait(node)
+        await runtime.close(node)
+        runtime.wake(root, "go")
+        await reached.wait()
+
+    async def second(runtime):
+        root = await runtime.resume("r")
+        assert [view.node.id for view in runtime.list()] == ["r"]
+        result = await runtime.wait(root)
+        return result.status, result.text
+
+    world.host(first)
+    world.models["main"] = Model(then=lambda request: says("done"))
+    assert world.host(second) == ("completed", "done")
+
+
 def test_a_run_that_was_going_on_goes_on_and_one_that_waited_begins():
     started = collections.Counter()
 
