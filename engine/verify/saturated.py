@@ -16,13 +16,15 @@ from engine.core.machine.build import build
 from engine.core.machine.expr import And, Eq, Expr, Field, Le, Lit, Not, Or, Var
 from engine.core.machine.laws import Laws, laws_of
 from engine.core.machine.machine import Grant, Machine, Phase, Refill, Rule, Sort, Spend
+from engine.core.machine.plan import plans_of
 from engine.core.policy import Policy
 from engine.verify.atomic import is_atomic
 from engine.verify.cycles import Edge
 from engine.verify.endless import Move, endless, spent_by
 from engine.verify.many import ROUND, Numbers, State
 from engine.verify.small_numbers import MANY, with_small_numbers
-from engine.verify.successors import names_of, successors
+from engine.verify.successors import IMPOSSIBLE, names_of, successors
+from engine.verify.whole_rounds import call_by_call
 
 _CHUNK = 256
 """States between two looks at the budget."""
@@ -69,7 +71,7 @@ def saturate(
     """
     started = time.perf_counter()
     small = with_small_numbers(policy)
-    machine, laws = made(small), watched(small)
+    machine, laws = judging_any_round(made(small), small), watched(small)
     if outside := outside_fragment(machine, laws):
         return Saturation(0, 0, time.perf_counter() - started, cut=outside)
     search = Search(small, machine, laws)
@@ -87,10 +89,13 @@ def saturate(
     )
 
 
+def judging_any_round(machine: Machine, policy: Policy) -> Machine:
+    """The machine with rounds that are judged call by call, also where ``atomic`` limits refuse whole ones."""
+    return call_by_call(machine, plans_of(policy)) if is_atomic(machine) else machine
+
+
 def outside_fragment(machine: Machine, laws: Laws) -> str:
     """Why small numbers cannot stand for all of them; empty where they can."""
-    if is_atomic(machine):
-        return "an `atomic` limit judges rounds as a whole: how many calls fit is more than 0, 1 or many"
     counters = {v.name for v in machine.variables if v.sort is Sort.FUEL}
     counters |= {g.name for g in laws.ghosts if any(isinstance(case.update, Grant | Spend | Refill) for case in g.on)}
     guards = [rule.guard for rules in machine.rules.values() for rule in rules]
@@ -183,7 +188,8 @@ class Search:
     def never(self) -> tuple[str, ...]:
         """Rules that no run of any policy of this shape fires."""
         fired = {branch.rule.id for branch, count in zip(self.next.branches, self.fired, strict=True) if count}
-        return tuple(rule.id for rules in self.machine.rules.values() for rule in rules if rule.id not in fired)
+        known = (rule for rules in self.machine.rules.values() for rule in rules if rule.effect.kind != IMPOSSIBLE)
+        return tuple(rule.id for rule in known if rule.id not in fired)
 
     def circle(self, until: float) -> tuple[Rule, ...] | None:
         """What a run may do over and over; only after a complete search. ``None`` where there was no time for it.
