@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,35 +23,34 @@ CORE = (
 FAILURES = (FailureRule(reasons=("*",), then=(Fallback(clients=("b",)), Finalize())),)
 BREAKERS = (Breaker(glob="*", trips=(Detector(kind="failures", n=3),), reset=60),)
 
-OF_NUMBERS = ("one call too many", "an extension above the maximum")
-"""Faults that are a number which is wrong beside the small limits they are seeded for, and right beside large ones."""
-
 
 class _Found(Exception):
     pass
 
 
-def sections(effort: Effort) -> Iterator[Section]:
+def searches() -> Iterator[tuple[float, str, int]]:
+    """Each fault of the machine: processor time (s) until it is found, its name, events of the run that shows it."""
     sys.path.append(str(Path(__file__).parent.parent / "tests" / "laws"))
     import test_asking_faults
     import test_faults
 
+    for fault in (*test_faults.FAULTS, *test_asking_faults.FAULTS):
+        policy = _large(fault.policy)
+        started = PROCESSOR()
+        events = _found(fault.mutate(build(policy)), policy)
+        yield PROCESSOR() - started, fault.name, events
+
+
+def sections(effort: Effort) -> Iterator[Section]:
+    """How long the slowest search takes, and the one for the longest run."""
     section = Section(
         "Faults found",
-        "Each seeded fault of the machine but those of numbers and of whole rounds, in `llm_calls 60`, "
-        "`tool_iterations 50` with an extension, a fallback, a breaker, and what else the fault needs: processor time "
-        "from the policy to a shortest run that breaks a law.",
+        "Each seeded fault of the machine, in `llm_calls 60`, `tool_iterations 50` with an extension, a fallback, a "
+        "breaker, and what else the fault needs (an extension that is more than its limit: of 25 rounds): processor "
+        "time from the policy to a shortest run that breaks a law.",
         "fault",
     )
-    took: list[tuple[float, str, int]] = []
-    seeded = [f for f in (*test_faults.FAULTS, *test_asking_faults.FAULTS) if f.name not in OF_NUMBERS]
-    for fault in seeded[:3] if effort.quick else seeded:
-        policy = _large(fault.policy)
-        if not any(limit.atomic for limit in policy.limits):
-            started = PROCESSOR()
-            events = _found(fault.mutate(build(policy)), policy)
-            took.append((PROCESSOR() - started, fault.name, events))
-    took.sort(reverse=True)
+    took = sorted(itertools.islice(searches(), 3 if effort.quick else None), reverse=True)
     found = [seconds for seconds, _, events in took if events]
     slowest = Row(
         f"the slowest of {len(took)}", duration(took[0][0]), bar="1 s", met=verdict(took[0][0], took[0][0], 1)
@@ -64,7 +64,7 @@ def sections(effort: Effort) -> Iterator[Section]:
 def _large(policy: Policy) -> Policy:
     """The core policy with the statements of this one; the ladders are its own."""
     own: dict[Any, Limit] = {limit.resource: limit for limit in policy.limits}
-    core = [own.pop(x.resource).model_copy(update={"max": x.max}) if x.resource in own else x for x in CORE]
+    core = [_as_large(own.pop(x.resource), x.max or 0) if x.resource in own else x for x in CORE]
     return policy.model_copy(
         update={
             "limits": (*core, *own.values()),
@@ -72,6 +72,15 @@ def _large(policy: Policy) -> Policy:
             "breakers": policy.breakers or BREAKERS,
         }
     )
+
+
+def _as_large(limit: Limit, most: int) -> Limit:
+    """The limit with this maximum; half of it where it is extended by more than there is, which stays so."""
+    over = [step.by - (limit.max or 0) for step in limit.then if isinstance(step, Extend)]
+    if not over or over[0] <= 0:
+        return limit.model_copy(update={"max": most})
+    then = tuple(Extend(by=most // 2 + over[0]) if isinstance(step, Extend) else step for step in limit.then)
+    return limit.model_copy(update={"max": most // 2, "then": then})
 
 
 def _found(machine: Machine, policy: Policy) -> int:

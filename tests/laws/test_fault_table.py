@@ -58,3 +58,17 @@ def test_a_fault_that_is_found_otherwise_makes_the_page_stale() -> None:
 def test_the_page_says_what_is_found_today() -> None:
     table = script()
     assert table.facts(table.written()) == table.facts(table.table(list(table.rows())))
+
+
+@pytest.mark.slow
+def test_each_fault_of_the_machine_is_found_with_limits_of_60_and_50_in_under_a_second() -> None:
+    sys.path.append(str(ROOT))
+    try:
+        from benchmarks.faults import searches
+
+        found = list(searches())
+    finally:
+        sys.path.remove(str(ROOT))
+    assert len(found) == len(FAULTS) + len(ASKING)
+    assert [name for seconds, name, events in found if not events or seconds > 1] == []
+    assert max(events for *_, events in found) > 200

@@ -15,7 +15,7 @@ from engine.core.breaker_table import BreakerTable
 from engine.core.machine.build import build
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of
 from engine.core.machine.laws import laws_of
-from engine.core.machine.machine import Machine, Phase, Rule, Set, Update
+from engine.core.machine.machine import Grant, Machine, Phase, Rule, Set, Update
 from engine.core.messages import Usage
 from engine.core.policy import (
     Breaker,
@@ -101,13 +101,21 @@ def swapped(event: str, one: str, other: str) -> Mutation:
     return mutate
 
 
-def starting_with(variable: str, value: int) -> Mutation:
+def with_one_more(variable: str) -> Mutation:
     def mutate(machine: Machine) -> Machine:
-        variables = tuple(replace(v, initial=value) if v.name == variable else v for v in machine.variables)
+        variables = tuple(replace(v, initial=v.initial + 1) if v.name == variable else v for v in machine.variables)
         assert variables != machine.variables
         return replace(machine, variables=variables)
 
     return mutate
+
+
+def granting(update: Update, more: int) -> Update:
+    """A grant of so much more; anything else as it is."""
+    if not isinstance(update, Grant):
+        return update
+    assert isinstance(update.by, int)
+    return replace(update, by=update.by + more)
 
 
 # -- faults of the machine, found by exploration ------------------------------------------------------
@@ -132,7 +140,14 @@ EXTENDED = limit("tool_iterations", 2, Extend(by=5))
 BOTH = policy(CALLS, ROUNDS)
 
 FAULTS = (
-    Fault("one call too many", policy(limit("llm_calls", 2)), starting_with("llm_calls_left", 3), "L1", "more is", 12),
+    Fault(
+        "one call too many",
+        policy(limit("llm_calls", 2)),
+        with_one_more("llm_calls_left"),
+        "L1",
+        "more is",
+        12,
+    ),
     Fault(
         "an attempt is not counted",
         policy(limit("llm_attempts", 2), empty_retries=2),
@@ -155,7 +170,7 @@ FAULTS = (
         lambda m: change(
             m,
             "round.extend.tool_iterations",
-            lambda r: replace(r, updates=tuple(replace(u, by=5) if hasattr(u, "by") else u for u in r.updates)),
+            lambda r: replace(r, updates=tuple(granting(u, 3) for u in r.updates)),
         ),
         "L1",
         "more is admitted than tool_iterations allows",
