@@ -148,8 +148,7 @@ def attempted(
     failed = None if call.extra is None else call.extra.instead_of
     if failed is not None:
         book = core.switching.switched(book, failed, call, at)
-    deadline = min(at + core.attempt_wall, NO_TIME)
-    deadline = min(deadline, core.amounts.deadline(v, book.run, final))
+    deadline = min(at + core.attempt_wall, NO_TIME, core.amounts.deadline(v, book.run, final))
     notices: tuple[str, ...] = ()
     if core.has_thresholds:
         book, notices, notes = _thresholds(core, book, at, v, final, notes)

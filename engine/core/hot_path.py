@@ -178,11 +178,17 @@ def _deadlines(core: Core) -> dict[str, str]:
             "DEADLINE": "deadline",
             "TIMED": f"deadline = min(at + named.timeout, {end}) if named.timeout else {end}",
         }
-    if parts["TIMED"] or core.policy.breakers:
+    by_name = bool(core.policy.breakers) and not _everywhere(core)
+    if parts["TIMED"] or by_name:
         parts["ASKED_AGAIN"] = "named = facts(tool)"
-    if parts["TIMED"] or core.policy.breakers or parts["REFUSED"]:
+    if parts["TIMED"] or by_name or parts["REFUSED"]:
         parts["RULED"] = "named = facts(proposed.name)"
     return parts
+
+
+def _everywhere(core: Core) -> bool:
+    """Does a breaker watch every tool, whatever its name?"""
+    return any(breaker.glob == "*" for breaker in core.breakers.all)
 
 
 def _watched(core: Core) -> dict[str, str]:
@@ -191,24 +197,25 @@ def _watched(core: Core) -> dict[str, str]:
     A breaker that never opened lets a tool start; one that remembers nothing, and no successes, need not learn of one.
     """
     parts = dict.fromkeys(("BROKEN", "WATCHED", "AGAIN", "LEARN", "BEGUN"), "") | {"ARGS": "''"}
-    again = {"AGAIN": "or (event.status != 'ok' and facts(call.tool).retry)"}
+    if any(rule.retry for rule in core.policy.tools):
+        parts["AGAIN"] = "or (event.status != 'ok' and facts(call.tool).retry)"
     if not core.policy.breakers:
-        return parts | again if core.policy.tools else parts
-    opened = "named.breakers and more is not None and tripped(more.breakers)"
-    parts |= {
-        "BROKEN": f"or ({opened})",
-        "WATCHED": f"if {opened}:\n    return general(state, event)",
-        "BEGUN": ", at if named.breakers else 0",
-        "ARGS": "proposed.args if named.breakers else ''",
-    }
+        return parts
+    opened = "more is not None and tripped(more.breakers)"
+    if _everywhere(core):
+        parts |= {"BEGUN": ", at", "ARGS": "proposed.args"}
+    else:
+        opened = f"named.breakers and {opened}"
+        parts |= {"BEGUN": ", at if named.breakers else 0", "ARGS": "proposed.args if named.breakers else ''"}
+    parts |= {"BROKEN": f"or ({opened})", "WATCHED": f"if {opened}:\n    return general(state, event)"}
     told = "event.status != 'ok' or (more is not None and more.breakers)"
     if _noting(core):
         told = f"(named := facts(call.tool)).breakers and ({told} or not NOTING.isdisjoint(named.breakers))"
     else:
         told = f"({told}) and (named := facts(call.tool)).breakers"
     if core.breakers.at_once:
-        return parts | again | {"LEARN": f"if {told}:\n    return general(state, event)"}
-    return parts | again | {"LEARN": _LEARN.replace("<TOLD>", told)}
+        return parts | {"LEARN": f"if {told}:\n    return general(state, event)"}
+    return parts | {"LEARN": _LEARN.replace("<TOLD>", told)}
 
 
 _LEARN = """if <TOLD>:
