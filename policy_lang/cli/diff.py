@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.searching import Progress, add_search_options
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.terminal import in_colour, in_full
 from policy_lang.walking import policy_files
 
 if TYPE_CHECKING:
@@ -167,11 +167,9 @@ def _print(made: Difference, args: argparse.Namespace) -> None:
     from policy_lang.testing.report import coloured, plain
 
     if made.result == "errors":
-        from policy_lang.renderers import full
-
         for version in (made.old, made.new):
             if version.policy is None:
-                print(full.render(version.findings, colour=in_colour()), end="\n\n", flush=True)
+                print(in_full(version.findings), end="\n\n", flush=True)
         return
     paint = coloured if in_colour() else plain
     print("\n".join(report(made, every=args.all, paint=paint)), end="\n\n", flush=True)

@@ -75,9 +75,9 @@ def _is_database(path: str) -> bool:
 
 
 def refuse(findings: list[Diagnostic]) -> int:
-    from policy_lang.renderers import full
+    from policy_lang.cli.terminal import in_full
 
-    print(full.render(findings), file=sys.stderr)
+    print(in_full(findings, sys.stderr), file=sys.stderr)
     unreadable = any(not f.primary.span.source.text and f.code in ("P401", "P402", "P403", "P404") for f in findings)
     return USAGE if unreadable else FINDINGS
 

@@ -11,12 +11,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from shutil import get_terminal_size
 from typing import TextIO, TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.terminal import in_full, some_of_each
 from policy_lang.diagnostics import KEEPS, SEVERITIES, WARNING, Diagnostic
 from policy_lang.settings import SettingsError
 from policy_lang.walking import policy_files
@@ -172,13 +171,14 @@ def show(findings: Sequence[Diagnostic], files: Sequence[str], format: str, out:
         print(import_module(f"policy_lang.renderers.{format}").render(findings, files), file=to)
         return
     if findings and format in _LINES:
-        told = import_module(f"policy_lang.renderers.{format}").render(findings)
-        print(told, end="\n\n" if format == "spoken" else "\n", file=to)
+        shown, more = some_of_each(findings) if format == "spoken" else (findings, "")
+        told = import_module(f"policy_lang.renderers.{format}").render(shown)
+        end = "\n\n" if format == "spoken" else "\n"
+        print(told, end=end, file=to)
+        if more:
+            print(more, end=end, file=to)
     elif findings:
-        from policy_lang.renderers import full
-
-        columns = get_terminal_size().columns if to.isatty() else None
-        print(full.render(findings, in_colour(to), columns), end="\n\n", file=to)
+        print(in_full(findings, to), end="\n\n", file=to)
     print(tally(findings, len(files)), file=to)
     if findings and format == "full":
         print(f"`{findings[0].page}` says more about a code", file=to)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.searching import seconds
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.terminal import in_colour, in_full
 
 if TYPE_CHECKING:
     from engine.core.policy import Policy
@@ -81,9 +81,7 @@ def _policy(path: str, args: argparse.Namespace) -> Policy | None:
 
     data, findings = check(path, root=args.root, params=dict(args.set))
     if data is None:
-        from policy_lang.renderers import full
-
-        print(full.render([finding for finding in findings if finding.is_error]), file=sys.stderr)
+        print(in_full([finding for finding in findings if finding.is_error], sys.stderr), file=sys.stderr)
         return None
     from engine.core.policy import Policy
 

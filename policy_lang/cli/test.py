@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.terminal import in_colour, in_full
 from policy_lang.cli.test_options import Unmeasured, add_measures, measures, wrong
 from policy_lang.walking import policy_files
 
@@ -146,11 +146,10 @@ class _Shown:
 
     def broken(self, suite: Suite) -> Ran:
         """A file with errors: its findings, and no test is run."""
-        from policy_lang.renderers import full
         from policy_lang.testing.formats import Ran
 
         if not self.quiet:
-            print(full.render(suite.errors, colour=in_colour()), end="\n\n")
+            print(in_full(suite.errors), end="\n\n")
         return Ran(suite.path, [], suite.sources, suite.errors)
 
     def result(self, ran: Ran) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.searching import Progress, add_search_options
-from policy_lang.cli.terminal import in_colour
+from policy_lang.cli.terminal import in_colour, in_full
 from policy_lang.cli.verify_symbolic import add_symbolic_options, ready, wrong_options
 from policy_lang.cli.verify_symbolic import check as check_proof
 from policy_lang.cli.verify_symbolic import prove as prove_symbolically
@@ -183,12 +183,11 @@ def _loaded(path: str, args: argparse.Namespace, errors: list[Diagnostic] | None
     data, findings = check(path, root=args.root, params=dict(args.set))
     if data is not None:
         return Policy.model_validate(data)
-    from policy_lang.renderers import full
 
     if errors is not None:
         errors += [finding for finding in findings if finding.is_error]
     if not args.json:
-        print(full.render(findings, colour=in_colour()), end="\n\n")
+        print(in_full(findings), end="\n\n")
     return None
 
 

@@ -13,8 +13,7 @@ from engine.verify.weakened import Judged, Weakened, weakened
 from policy_lang import check
 from policy_lang.cli import CLEAN, USAGE
 from policy_lang.cli.searching import Progress
-from policy_lang.cli.terminal import in_colour
-from policy_lang.renderers import full
+from policy_lang.cli.terminal import in_full
 from policy_lang.renderers.snippet import clean
 
 _UNKNOWN = 3
@@ -47,7 +46,7 @@ def _one(path: str, args: argparse.Namespace) -> Weakened | None:
     data, findings = check(path, root=args.root, params=dict(args.set))
     if data is None:
         if not args.json:
-            print(full.render(findings, colour=in_colour()), end="\n\n")
+            print(in_full(findings), end="\n\n")
         return None
     policy = Policy.model_validate(data)
     claims = [claim for claim in policy.claims if args.claim.casefold() in claim.name.casefold()]

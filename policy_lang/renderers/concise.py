@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policy_lang.diagnostics import Diagnostic
-from policy_lang.renderers.snippet import clean
+from policy_lang.renderers.snippet import clean, told
 
 
 def render(findings: Iterable[Diagnostic]) -> str:
@@ -15,6 +15,6 @@ def render(findings: Iterable[Diagnostic]) -> str:
 
 def one(finding: Diagnostic) -> str:
     name, line, column = finding.position
-    help = f"; {clean(finding.help)}" if finding.help else ""
+    help = f"; {told(finding.help)}" if finding.help else ""
     place = f"{clean(name)}:{line}:{column}" if finding.primary.span.source.text else clean(name)
-    return f"{place}: {finding.severity}[{finding.code}]: {clean(finding.message)}{help}"
+    return f"{place}: {finding.severity}[{finding.code}]: {told(finding.message)}{help}"

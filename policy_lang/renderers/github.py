@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policy_lang.diagnostics import Diagnostic
-from policy_lang.renderers.snippet import clean
+from policy_lang.renderers.snippet import told
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -27,9 +27,9 @@ def one(finding: Diagnostic) -> str:
     if end_line == line:
         properties |= {"endColumn": max(end_column, column + 1)}  # GitHub has no columns for what spans lines
     properties |= {"title": finding.code}
-    told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    text = f"{clean(finding.message)}; {clean(finding.help)}" if finding.help else clean(finding.message)
-    return f"::{_COMMANDS[finding.severity]} {told}::{_data(text)}"
+    place = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
+    text = f"{told(finding.message)}; {told(finding.help)}" if finding.help else told(finding.message)
+    return f"::{_COMMANDS[finding.severity]} {place}::{_data(text)}"
 
 
 def _data(text: str) -> str:

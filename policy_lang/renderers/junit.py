@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from policy_lang.diagnostics import NOTE, Diagnostic
 from policy_lang.renderers import full
-from policy_lang.renderers.snippet import clean
+from policy_lang.renderers.snippet import clean, told
 
 
 def render(findings: Sequence[Diagnostic], files: Sequence[str]) -> str:
@@ -33,7 +33,7 @@ def _case(name: str, findings: list[Diagnostic]) -> list[str]:
     rows = [f"{head}>"]
     for finding in findings:
         if finding.severity != NOTE:
-            message = f"{finding.code}: {finding.message}"
+            message = told(f"{finding.code}: {finding.message}")
             rows.append(
                 f"      <failure type={_quoted(finding.severity)} message={_quoted(message)}>{_text(finding)}</failure>"
             )

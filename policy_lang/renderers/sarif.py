@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from policy_lang.catalogue import Page, find
 from policy_lang.diagnostics import Diagnostic, Edit, Label
+from policy_lang.renderers.snippet import told
 from policy_lang.source import Span
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -53,7 +54,7 @@ def _rule(code: str, page: Page | None) -> dict[str, Any]:
 
 
 def _result(finding: Diagnostic, rule: int) -> dict[str, Any]:
-    text = f"{finding.message}; {finding.help}" if finding.help else finding.message
+    text = told(f"{finding.message}; {finding.help}" if finding.help else finding.message)
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule,
@@ -74,7 +75,7 @@ def _location(label: Label) -> dict[str, Any]:
         place["region"] = _region(label.span)
     location: dict[str, Any] = {"physicalLocation": place}
     if label.text:
-        location["message"] = {"text": label.text}
+        location["message"] = {"text": told(label.text)}
     return location
 
 
@@ -88,7 +89,7 @@ def _fix(finding: Diagnostic) -> dict[str, Any]:
     for edit in finding.fix:
         changes.setdefault(edit.span.source.name, []).append(edit)
     return {
-        "description": {"text": finding.help or finding.message},
+        "description": {"text": told(finding.help or finding.message)},
         "artifactChanges": [
             {
                 "artifactLocation": _artifact(name),

@@ -7,6 +7,8 @@ cannot play tricks on its reader.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,6 +21,10 @@ WIDTH = 140
 """Longer lines are shown in part, where no terminal says how wide it is."""
 NARROWEST = 40
 """Less than that shows nothing of use; a terminal that is narrower breaks lines by itself."""
+
+QUOTED = 80
+"""So much of one word or text of a file is quoted in a sentence."""
+_LONG = re.compile(rf"`([^`]{{{QUOTED + 1},}})`")
 
 Paint = Callable[[str, str], str]
 """Colours a text for a role: ``primary``, ``secondary`` or ``frame``."""
@@ -33,6 +39,11 @@ def clean(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
+def told(text: str) -> str:
+    """A message, label or help as it is shown: clean, and what it quotes from a file not longer than ``QUOTED``."""
+    return _LONG.sub(lambda match: f"`{match[1][:QUOTED]}…`", clean(text))
+
+
 class _Mark(NamedTuple):
     start: int
     end: int
@@ -41,15 +52,21 @@ class _Mark(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One line as shown, and the cell at which each of its characters begins."""
+    """One line as shown: what stands for each of its characters, and the cell at which that begins, and all end."""
 
-    text: str
-    cells: list[int]
+    shown: Sequence[str]
+    cells: Sequence[int]
+
+    def part(self, start: int, size: int) -> tuple[str, int, int]:
+        """What is seen from a cell on, in at most so many cells, and where it begins and ends."""
+        first = bisect_left(self.cells, start)
+        last = max(first, bisect_right(self.cells, self.cells[first] + size) - 1)
+        return "".join(self.shown[first:last]), self.cells[first], self.cells[last]
 
 
-def _expand(line: str) -> _Line:
+def _expand(line: str, encoding: str) -> _Line:
     if line.isascii() and line.isprintable():
-        return _Line(line, list(range(len(line) + 1)))
+        return _Line(line, range(len(line) + 1))
     shown: list[str] = []
     cells = [0]
     for char in line:
@@ -57,20 +74,22 @@ def _expand(line: str) -> _Line:
         if char == "\t":
             size = TAB - at % TAB
             shown.append(" " * size)
-        elif not char.isprintable():
-            size = 1
-            shown.append("\ufffd")
         else:
-            size = width(char)
-            shown.append(char)
+            seen = char if char.isprintable() else "\ufffd"
+            # What the output has no sign for is written to it as an escape, which takes a cell for each of its letters.
+            told = seen.encode(encoding, "backslashreplace").decode(encoding)
+            size = 1 if seen != char and told == seen else width(told)
+            shown.append(told)
         cells.append(at + size)
-    return _Line("".join(shown), cells)
+    return _Line(shown, cells)
 
 
-def snippet(finding: Diagnostic, paint: Paint = plain, columns: int | None = None) -> list[str]:
+def snippet(
+    finding: Diagnostic, paint: Paint = plain, columns: int | None = None, encoding: str = "utf-8"
+) -> list[str]:
     """The places of a finding: ``-->`` its own, ``:::`` those in other files, with their lines and labels.
 
-    ``columns`` is the width of the terminal it is for, ``None`` for no terminal.
+    ``columns`` is the width of the terminal it is for, ``None`` for no terminal; ``encoding`` is that of the output.
     """
     labels = [finding.primary, *finding.secondary]
     sources: list[Source] = []
@@ -91,7 +110,7 @@ def snippet(finding: Diagnostic, paint: Paint = plain, columns: int | None = Non
         if source is not sources[0]:
             out.append(paint(f"{' ' * gutter} |", "frame"))
         out.append(f"{' ' * gutter}{paint(arrow, 'frame')} {name}:{line}:{column}")
-        page = _Page(source, finding.primary, gutter, width, paint)
+        page = _Page(source, finding.primary, gutter, width, paint, encoding)
         out += page.lines([label for label in labels if label.span.source is source])
     return out
 
@@ -99,8 +118,10 @@ def snippet(finding: Diagnostic, paint: Paint = plain, columns: int | None = Non
 class _Page:
     """Lines of one source on a page of a width, with a gutter of so many digits."""
 
-    def __init__(self, source: Source, primary: Label, gutter: int, width: int, paint: Paint) -> None:
+    def __init__(self, source: Source, primary: Label, gutter: int, width: int, paint: Paint, encoding: str) -> None:
         self.source, self.primary, self.gutter, self.width, self.paint = source, primary, gutter, width, paint
+        self.encoding = encoding
+        self.cut = "…".encode(encoding, "replace").decode(encoding)
         self.frame = paint(f"{' ' * gutter} |", "frame")
 
     def lines(self, labels: Sequence[Label]) -> list[str]:
@@ -112,7 +133,11 @@ class _Page:
             if last and number > last + 2:
                 out.append(self.paint("...", "frame"))
             elif last and number == last + 2:
-                out.append(self._numbered(number - 1, _expand(self.source.line(number - 1)).text[: self.width]))
+                out.append(
+                    self._numbered(
+                        number - 1, _expand(self.source.line(number - 1), self.encoding).part(0, self.width)[0]
+                    )
+                )
             out += self._marked(number, rows[number])
             last = number
         return out
@@ -124,7 +149,7 @@ class _Page:
     def _marked(self, number: int, labels: list[Label]) -> list[str]:
         """A line and, below it, its marks and their texts."""
         text = self.source.line(number)
-        line = _expand(text)
+        line = _expand(text, self.encoding)
         start = self.source.starts[number - 1]
         marks = []
         for label in labels:
@@ -132,22 +157,26 @@ class _Page:
             end = min(max(label.span.end - start, begin), len(text))
             at = line.cells[begin]
             marks.append(_Mark(at, max(line.cells[end], at + 1), label.text, label is self.primary))
-        shown, marks = _cropped(line.text, line.cells[-1], marks, self.width)
+        shown, marks = _cropped(line, marks, self.width, self.cut)
         return [
             self._numbered(number, shown),
             *(f"{self.frame} {row}" for row in _mark_rows(sorted(marks), self.paint)),
         ]
 
 
-def _cropped(text: str, size: int, marks: list[_Mark], width: int) -> tuple[str, list[_Mark]]:
-    """A long line cut to what its marks are about. Only lines of one-cell characters are cut."""
-    if size <= width or size != len(text):
-        return text, marks
-    left = max(0, min(mark.start for mark in marks) - min(30, width // 4))
-    right = left + width
-    cut = ("…" if left else "") + text[left:right] + ("…" if right < size else "")
+def _cropped(line: _Line, marks: list[_Mark], width: int, sign: str) -> tuple[str, list[_Mark]]:
+    """A long line cut to what its marks are about. ``sign`` takes one cell, and says that something is left out."""
+    size = line.cells[-1]
+    if size <= width:
+        return "".join(line.shown), marks
+    text, left, right = line.part(max(0, min(mark.start for mark in marks) - min(30, width // 4)), width)
     shift = left - (1 if left else 0)
-    return cut, [m._replace(start=min(m.start - shift, width), end=min(m.end - shift, width + 1)) for m in marks]
+    end = right - shift
+    cut = (sign if left else "") + text + (sign if right < size else "")
+    return cut, [
+        m._replace(start=min(m.start - shift, end), end=max(min(m.start - shift, end) + 1, min(m.end - shift, end + 1)))
+        for m in marks
+    ]
 
 
 def _mark_rows(marks: list[_Mark], paint: Paint) -> list[str]:
@@ -161,7 +190,7 @@ def _mark_rows(marks: list[_Mark], paint: Paint) -> list[str]:
         row += " " * (mark.start - at) + paint(signs, role)
         at = mark.end
     if marks[-1].text:
-        row += " " + paint(clean(marks[-1].text), "primary" if marks[-1].primary else "secondary")
+        row += " " + paint(told(marks[-1].text), "primary" if marks[-1].primary else "secondary")
     rows = [row]
     hung = [mark for mark in marks[:-1] if mark.text]
     for index in range(len(hung) - 1, -1, -1):
@@ -175,5 +204,5 @@ def _bars(marks: list[_Mark], paint: Paint, last: _Mark | None = None) -> str:
         row += " " * (mark.start - at) + paint("|", "primary" if mark.primary else "secondary")
         at = mark.start + 1
     if last is not None:
-        row += " " * (last.start - at) + paint(clean(last.text), "primary" if last.primary else "secondary")
+        row += " " * (last.start - at) + paint(told(last.text), "primary" if last.primary else "secondary")
     return row

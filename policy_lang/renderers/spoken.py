@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policy_lang.diagnostics import Diagnostic, Label
-from policy_lang.renderers.snippet import clean
+from policy_lang.renderers.snippet import clean, told
 
 _LONGEST = 60
 
@@ -19,13 +19,13 @@ def render(findings: Iterable[Diagnostic]) -> str:
 
 
 def one(finding: Diagnostic) -> str:
-    rows = [f"{finding.severity} {finding.code}: {clean(finding.message)}", f"in {_place(finding.primary)}"]
+    rows = [f"{finding.severity} {finding.code}: {told(finding.message)}", f"in {_place(finding.primary)}"]
     name = finding.primary.span.source.name
     for label in finding.secondary:
         elsewhere = "see also " if label.span.source.name == name else "see also, in another file, "
         rows.append(f"{elsewhere}{_place(label)}")
     if finding.help:
-        rows.append(f"help: {clean(finding.help)}")
+        rows.append(f"help: {told(finding.help)}")
     return "\n".join(rows)
 
 
@@ -36,6 +36,6 @@ def _place(label: Label) -> str:
     line, column = source.position(label.span.start)
     quoted = clean(label.span.text.split("\n")[0].strip())
     quoted = quoted if len(quoted) <= _LONGEST else f"{quoted[:_LONGEST]} and so on"
-    told = f", at {quoted}" if quoted else ""
-    why = f": {clean(label.text)}" if label.text else ""
-    return f"{clean(source.name)}, line {line}, column {column}{told}{why}"
+    at = f", at {quoted}" if quoted else ""
+    why = f": {told(label.text)}" if label.text else ""
+    return f"{clean(source.name)}, line {line}, column {column}{at}{why}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy_lang import checks
 from policy_lang.diagnostics import Diagnostic, Label, in_order
-from policy_lang.renderers import concise, full, spoken, tally
+from policy_lang.renderers import concise, full, github, spoken, tally
+from policy_lang.renderers.snippet import NARROWEST
 from policy_lang.source import Source, Span
+from policy_lang.width import width
 
 
 def found(text: str, *spans: tuple[int, int, str]) -> Diagnostic:
@@ -186,3 +189,28 @@ def test_what_is_long_or_elsewhere_is_said_so() -> None:
         f"in x.policy, line 1, column 1, at {'a' * 60} and so on",
         "see also, in another file, base.policy",
     ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp1252"])
+@given(st.text("ab \t日é\u0301\x1b…", max_size=200), st.integers(0, 200), st.integers(1, 10), st.integers(20, 200))
+@example("日" * 300, 200, 3, 60)
+@example("é日", 1, 1, 80)
+def test_marks_stand_under_what_the_output_shows(
+    encoding: str, before: str, start: int, many: int, columns: int
+) -> None:
+    """Whatever the output has no signs for, and wherever a long line is cut."""
+    text = f"{before[:start]}{'M' * many}{before[start:]}"
+    at = min(start, len(before))
+    rows = full.render([found(text, (at, at + many, ""))], columns=columns, encoding=encoding).split("\n")
+    line, marks = (row.encode(encoding, "backslashreplace").decode(encoding) for row in rows[3:5])
+    cells = width(line[: line.index("M")])
+    assert width(marks[: marks.index("^")]) == cells
+    assert marks.count("^") == line.count("M")
+    assert width(line) <= max(columns, NARROWEST + 6)
+
+
+def test_a_long_word_is_quoted_in_part() -> None:
+    finding = found("x", (0, 1, f"not `{'l' * 500}`"))._replace(message=f"unknown `{'m' * 500}`", help=f"`{'h' * 500}`")
+    for rendered in (full.one(finding), concise.one(finding), spoken.one(finding), github.one(finding)):
+        assert f"`{'m' * 80}…`" in rendered
+        assert max(map(len, rendered.split("\n"))) < 300
