@@ -7,6 +7,7 @@ import pytest
 from run_fakes import Model, asks, says
 from run_trees import agents, limit, policy
 
+from engine.core import events as e
 from engine.core.policy import ToolRule
 from engine.run.driver import Driver, RunError
 from engine.run.runtime import Refused, Runtime
@@ -34,6 +35,12 @@ class Mortal(MemoryStore):
     """A journal to which a process that is dead writes nothing."""
 
     dead = False
+    dies_at = None
+    """The process dies when an event of this type is in the journal of the root."""
+
+    def append(self, run, seq, event, decision):
+        super().append(run, seq, event, decision)
+        self.dead = self.dead or (run == "r" and event.__class__ is self.dies_at)
 
     def _guard_top(self, top):
         super()._guard_top(top)
@@ -246,24 +253,20 @@ def test_what_was_closed_stays_closed_and_what_was_carved_for_it_is_back():
 
 
 def test_what_was_carved_for_a_closed_node_is_there_for_whoever_goes_on():
-    """Also where everything was closed already when the run began that has died."""
-    reached = asyncio.Event()
-
-    async def forever(request):
-        reached.set()
-        await asyncio.Event().wait()
-
-    world = World(rules=policy(limit("tokens", 9_000), carve=("tokens",)), main=Model(then=forever))
+    """Everything below it had ended, and the run that goes on was woken after that."""
+    world = World(rules=policy(limit("tokens", 9_000), carve=("tokens",)))
 
     async def first(runtime):
         root = runtime.open(id="r")
-        node = runtime.spawn("research", root, budget={"tokens": 8_900})
+        node = runtime.spawn("research", root, budget={"tokens": 8_990})
         runtime.spawn("research", node, budget={"tokens": 100})
         runtime.wake(node, "go")
         await runtime.wait(node)
         await runtime.close(node)
-        runtime.wake(root, "go")
-        await reached.wait()
+        world.store.dies_at = e.RunStarted
+        runtime.wake(root, "on")
+        with pytest.raises(JournalError):
+            await runtime.wait(root)
 
     async def second(runtime):
         root = await runtime.resume("r")
@@ -272,8 +275,8 @@ def test_what_was_carved_for_a_closed_node_is_there_for_whoever_goes_on():
         return result.status, result.text
 
     world.host(first)
-    world.models["main"] = Model(then=lambda request: says("done"))
-    assert world.host(second) == ("completed", "done")
+    world.store.dies_at = None
+    assert world.host(second) == ("completed", "heard on")
 
 
 def test_a_run_that_was_going_on_goes_on_and_one_that_waited_begins():
