@@ -63,7 +63,7 @@ def _compared(calls: int, rounds: int, times: int) -> tuple[Row, Row]:
             ),
         )
         machine, laws = _machine(policy, calls), laws_of(policy)
-        found = explore(machine, laws)
+        found = explore(machine, laws, apart=True)
         ours.append(WALL() - started)
         started = WALL()
         text = promela(machine, laws)

@@ -19,6 +19,7 @@ from engine.core.machine.laws import Laws
 from engine.core.machine.machine import Machine, Phase, Sort
 from engine.verify.atomic import AtomicRounds, is_atomic
 from engine.verify.successors import JUDGED, Branch, Successors, names_of, successors
+from engine.verify.surplus import surplus_of
 from engine.verify.traces import Broken, trace
 
 State = tuple[int, ...]
@@ -70,10 +71,14 @@ def explore(
     max_seconds: float = 60.0,
     max_open: int = 2,
     progress: Progress = unheard,
+    apart: bool = False,
 ) -> Exploration:
-    """Visit every reachable state, or as many as the budget allows. A run that breaks a law is not followed further."""
+    """Visit every reachable state, or as many as the budget allows. A run that breaks a law is not followed further.
+
+    States that differ in nothing but ``surplus`` are one, unless all are to be ``apart``.
+    """
     started = time.perf_counter()
-    search = Search(machine, laws, max_open)
+    search = Search(machine, laws, max_open, apart=apart)
     with uncollected():
         cut = search.run(max_states, started + max_seconds, progress)
     return Exploration(
@@ -96,7 +101,7 @@ def reachable(machine: Machine, laws: Laws, *, max_states: int = 300_000, max_op
     Raises:
         ValueError: there are more than ``max_states``.
     """
-    search = Search(machine, laws, max_open)
+    search = Search(machine, laws, max_open, apart=True)
     cut = search.run(max_states, float("inf"))
     if cut:
         raise ValueError(cut)
@@ -119,9 +124,10 @@ def uncollected() -> Iterator[None]:
 class Search:
     """The states seen so far, and what fired on the way to them."""
 
-    def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
+    def __init__(self, machine: Machine, laws: Laws, max_open: int, *, apart: bool = False) -> None:
         self.machine, self.laws, self.max_open = machine, laws, max_open
-        self.next: Successors = successors(machine, laws, max_open)
+        surplus = () if apart else surplus_of(machine, laws)
+        self.next: Successors = successors(machine, laws, max_open, surplus)
         self.fired = [0] * len(self.next.branches)
         self.held = [0] * len(laws.checks)
         self.seen: dict[State, Origin | None] = {self.next.initial: None}

@@ -17,6 +17,7 @@ from engine.verify.atomic import AtomicRounds, is_atomic
 from engine.verify.cycles import components
 from engine.verify.observe import observe
 from engine.verify.successors import JUDGED, Branch, names_of, successors
+from engine.verify.surplus import surplus_of
 
 State = tuple[int, ...]
 Label = int | tuple[Branch, ...]
@@ -67,7 +68,7 @@ Ways = list[list[tuple[int, Weights]]]
 class _Walk:
     def __init__(self, machine: Machine, plans: tuple[Plan, ...], max_open: int) -> None:
         laws = Laws((), (), plans)
-        self.next = successors(machine, laws, max_open)
+        self.next = successors(machine, laws, max_open, surplus_of(machine, laws))
         self.plans = plans
         self.judged = names_of(machine, laws).index(JUDGED)
         self.atomic = AtomicRounds(machine, laws, max_open) if is_atomic(machine) else None

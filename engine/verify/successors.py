@@ -44,6 +44,7 @@ from engine.core.machine.machine import (
 from engine.core.machine.plan import ENOUGH
 from engine.verify.choices import Reaction, chains
 from engine.verify.observe import Observation, observe
+from engine.verify.surplus import Surplus
 
 JUDGED = "judged_so_far"
 """How many calls of the round in hand have got their verdict; as many as there may be once that is over."""
@@ -83,9 +84,9 @@ class Successors:
     sampled: tuple[str, ...]
 
 
-def successors(machine: Machine, laws: Laws, max_open: int) -> Successors:
-    """Generate and load. A round has at most ``max_open`` calls."""
-    return Writer(machine, laws, max_open).write()
+def successors(machine: Machine, laws: Laws, max_open: int, surplus: Sequence[Surplus] = ()) -> Successors:
+    """Generate and load. A round has at most ``max_open`` calls; what is in ``surplus`` is not told apart."""
+    return Writer(machine, laws, max_open, surplus).write()
 
 
 def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
@@ -97,8 +98,8 @@ def names_of(machine: Machine, laws: Laws) -> tuple[str, ...]:
 class Writer:
     """Writes them. What every notation of the same graph shares is in ``options``."""
 
-    def __init__(self, machine: Machine, laws: Laws, max_open: int) -> None:
-        self.machine, self.laws, self.max_open = machine, laws, max_open
+    def __init__(self, machine: Machine, laws: Laws, max_open: int, surplus: Sequence[Surplus] = ()) -> None:
+        self.machine, self.laws, self.max_open, self.surplus = machine, laws, max_open, surplus
         self.names = names_of(machine, laws)
         self.initials = {v.name: v.initial for v in machine.variables} | {g.name: g.initial for g in laws.ghosts}
         self.branches: list[Branch] = []
@@ -226,6 +227,9 @@ class Writer:
         indent = "    " if watched.broken else ""
         if watched.broken:
             yield "else:"
+        if kind.name == "call":
+            for surplus in self.surplus:
+                yield from (f"{indent}{line}" for line in surplus.left_out(after))
         yield f"{indent}n = ({', '.join(after.get(name, name) for name in self.names)},)"
         yield f"{indent}if n not in seen: seen[n] = (s, #); push(n)"
 

@@ -39,7 +39,7 @@ SIMPLE = (
 def runs(policy: Policy, compiled: Compiled, many: int) -> list[tuple[dict[str, int], tuple[TraceStep, ...]]]:
     """Some states of a simple world by the names of their variables, each with a shortest run to it."""
     machine = around(compiled.machine, policy, PLAIN)
-    search = Search(machine, Laws((), (), plans_of(policy)), 2)
+    search = Search(machine, Laws((), (), plans_of(policy)), 2, apart=True)
     search.run(20_000, float("inf"))
     names = [v.name for v in machine.variables if v.sort is not Sort.METER]
     states = [state for state, origin in search.seen.items() if origin is not None]

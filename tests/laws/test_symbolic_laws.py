@@ -128,7 +128,7 @@ def agrees(policy: Policy, chance: random.Random) -> None:
     encoding = encode(around(build(numbers.policy), numbers.policy, World()), laws_of(numbers.policy), numbers)
     machine, laws = around(build(policy), policy, World()), laws_of(policy)
     names = names_of(machine, laws)
-    search = Search(machine, laws, 2)
+    search = Search(machine, laws, 2, apart=True)
     search.run(1_000, float("inf"))
     states = sorted(search.seen)
     for state in chance.sample(states, min(len(states), 12)):

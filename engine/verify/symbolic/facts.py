@@ -99,7 +99,7 @@ def samples(policy: Policy, made: Made, until: float, watched: Callable[[Policy]
         if time.perf_counter() >= until:
             return
         machine, laws = made(small), watched(small)
-        search = Search(machine, laws, 2)
+        search = Search(machine, laws, 2, apart=True)
         if search.run(_STATES, until):
             _go_deeper(search, until)
         yield Sample(names_of(machine, laws), tuple(search.seen))
