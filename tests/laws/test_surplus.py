@@ -55,6 +55,7 @@ def test_nothing_else_differs(calls: int, rounds: int, then: tuple[Extend | Ask 
     alike(*both(policy, build(policy)))
 
 
+@pytest.mark.slow
 @settings(max_examples=12 * MORE, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.one_of(policies(2), error_policies(1)))
 def test_nothing_else_differs_in_drawn_policies(policy: Policy) -> None:
