@@ -29,6 +29,9 @@ settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 SLOW = (
     "test_benchmarks.py",
     "test_claims_explored.py",
+    "test_dbos_kills.py",
+    "test_dbos_many.py",
+    "test_dbos_others.py",
     "test_explore_asking.py",
     "test_explore_grid.py",
     "test_graph_browser.py",

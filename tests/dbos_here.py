@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 LEASE_MS = 700
 """A worker that is not heard of for so long is dead."""
@@ -69,6 +71,25 @@ def unused(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
     if kind == "sqlite":
         return f"sqlite:///{folder}/runs.sqlite"
     return request.getfixturevalue("postgres").create(f"runs_{uuid.uuid4().hex[:10]}")
+
+
+def played(name: str, database: str, play: Callable[..., Awaitable[T]], delay: float = 0.0) -> T:
+    """``play(server, driver, runtime)`` with the server of a world; what it gives."""
+    from engine_worlds import WorldServer, driver_of
+
+    from engine.runtimes.dbos import DBOSRuntime
+
+    async def main(server: WorldServer) -> T:
+        driver = driver_of(name, server.url)
+        runtime = DBOSRuntime(driver, database, poll_ms=20)
+        try:
+            return await asyncio.wait_for(play(server, driver, runtime), 40)
+        finally:
+            await runtime.aclose()
+            await driver.aclose()
+
+    with WorldServer(name, delay=delay) as server:
+        return asyncio.run(main(server))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
-from dbos import run_dbos_database_migrations
+from dbos import DBOS
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from engine.run.errors import RunError
@@ -64,8 +64,10 @@ def prepared(url: str, ours: sa.MetaData) -> sa.Engine:
     with reached(url), _LOCK:
         if url.startswith("sqlite"):
             _write_ahead(url)
-        run_dbos_database_migrations(system_database_url=url)
         engine = opened(url)
+        with engine.begin():
+            pass  # DBOS would try for long to reach it
+        DBOS.migrate(url)
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":  # two that begin at once would both create them
                 connection.execute(sa.text("select pg_advisory_xact_lock(7361274)"))
