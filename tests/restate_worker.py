@@ -9,7 +9,6 @@ import sys
 
 from engine_worlds import driver_of, shift_steps
 
-from engine.runtimes.restate.services import Settings
 from engine.runtimes.restate.serving import serve
 
 
@@ -34,7 +33,7 @@ async def main(name, url, address, admin, listen, *flags):
             admin=admin,
             listen=listen,
             replace="replace" in flags,
-            settings=Settings(**numbers),
+            **numbers,
             ready=ready,
         )
     )

@@ -12,7 +12,7 @@ from engine.run.inputs import Input
 from engine.run.result import OpenRequest, RunResult
 from engine.run.timers import system_clock
 from engine.run.tools import Tool
-from engine.runtimes.records import Answered, Report
+from engine.runtimes.records import Answered, Report, encode
 from engine.store.protocol import Asked, RequestRecord
 
 
@@ -67,21 +67,27 @@ def run_of(request_id: str) -> str:
 
 def answered(
     request: OpenRequest,
-    tools: Mapping[str, Tool],
+    tools: Mapping[str, Tool] | None,
     granted: bool,
     args: Mapping[str, Any] | None,
     amount: int | None,
     result: Any,
     by: str,
 ) -> Answered:
-    """An answer as it travels, checked against what is asked. Raises ``RunError`` where it does not fit."""
+    """An answer as it travels, checked against what is asked. Raises ``RunError`` where it does not fit.
+
+    ``tools``: ``None`` where they are not known, so that edited arguments are checked by the run alone.
+    """
     if amount is not None and amount < 1:
         raise RunError(f"request {request.id}: {amount} is no amount to grant; to grant nothing, refuse")
     if amount is not None and (request.kind != "extension" or amount > request.up_to):
         most = f"at most {request.up_to} can be granted" if request.kind == "extension" else "it asks for no amount"
         raise RunError(f"request {request.id}: {most}")
     try:
-        value = given(_record(request), tools, args, result)
+        if tools is None and args is not None and request.kind == "tool":
+            value: str | None = encode(dict(args))
+        else:
+            value = given(_record(request), tools or {}, args, result)
     except ValueError as exc:
         raise RunError(f"request {request.id}: {exc}") from None
     return Answered(request.id, system_clock(), "granted" if granted else "refused", amount or 0, value, by)

@@ -102,7 +102,7 @@ def _given(args: argparse.Namespace, record: RequestRecord) -> Answer:
     """The answer. Raises ``NotFound`` for options that contradict one another, or are no quantity."""
     from engine.store.protocol import Answer
 
-    by = args.by if args.by is not None else _user()
+    by = args.by if args.by is not None else user()
     if args.verb == "refuse":
         return Answer("refused", by=by)
     kind = record.asked.request.kind
@@ -113,28 +113,31 @@ def _given(args: argparse.Namespace, record: RequestRecord) -> Answer:
     if kind == "external" and args.result is None:
         raise NotFound(f"request {record.id} waits for the result of a call: give it with --result TEXT")
     value = args.result if args.result is not None else args.args
-    return Answer("granted", _amount(args, record) if args.amount is not None else 0, value, by)
+    request = record.asked.request
+    amount = amount_of(args.amount, record.id, request.kind, request.resource) if args.amount is not None else 0
+    return Answer("granted", amount, value, by)
 
 
-def _amount(args: argparse.Namespace, record: RequestRecord) -> int:
+def amount_of(given: str, id: str, kind: str, resource: str) -> int:
+    """How much more is granted, in the unit of the resource. Raises ``NotFound`` for what is no such quantity."""
     from engine.core.vocabulary import RESOURCES
     from policy_lang.quantities import Wrong, misfit, parse
 
-    request = record.asked.request
-    if request.kind != "extension":
-        raise NotFound(f"request {record.id} is about a tool call: leave --amount out")
-    found = parse(args.amount)
+    if kind != "extension":
+        raise NotFound(f"request {id} is about a tool call: leave --amount out")
+    found = parse(given)
     if isinstance(found, Wrong):
-        raise NotFound(f"--amount {args.amount}: {found.message}; {found.help}")
-    unit = RESOURCES[request.resource].unit
+        raise NotFound(f"--amount {given}: {found.message}; {found.help}")
+    unit = RESOURCES[resource].unit
     if found.dimension != unit:
-        raise NotFound(f"--amount {args.amount}: {misfit(found, unit)[0]}")
+        raise NotFound(f"--amount {given}: {misfit(found, unit)[0]}")
     if found.value == 0:
         raise NotFound("--amount 0 grants nothing: refuse instead")
     return found.value
 
 
-def _user() -> str:
+def user() -> str:
+    """Who sits here."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # no name for this user

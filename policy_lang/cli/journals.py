@@ -20,11 +20,14 @@ class NotFound(Exception):
     """The arguments name nothing that is there. The message says what is."""
 
 
-def add_journal(parser: argparse.ArgumentParser, id: str = "", *, optional: bool = False) -> None:
+def add_journal(
+    parser: argparse.ArgumentParser, id: str = "", *, optional: bool = False, or_engine: bool = False
+) -> None:
     """``--journal``, and the ``id`` of what the command is about."""
     if id:
         parser.add_argument("id", metavar="ID", nargs="?" if optional else None, help=f"{id}, or how it begins")
-    parser.add_argument("--journal", required=True, metavar="PATH", help="the file that `policy run --journal` wrote")
+    help = "the file that `policy run --journal` wrote"
+    parser.add_argument("--journal", required=not or_engine, metavar="PATH", help=help)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -56,11 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: str = "policy run") -> int:
     """Make or resume the run. ``command`` is what speaks to the user."""
+    return told(command, _run, args)
+
+
+def told(command: str, what: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Do something about runs, for a ``command`` that speaks to the user; what is wrong is told in one line."""
     args.told_as = command
     from engine.clients import ClientConfigError
     from engine.run.driver import RunError
     from engine.run.effects import ProtocolError
     from engine.run.tools import ToolDefinitionError
+    from engine.runtimes.protocol import RuntimeUnreachableError
     from engine.store import JournalError
     from policy_lang import PolicyError
     from policy_lang.cli.host_files import HostFileError
@@ -69,12 +76,12 @@ def run(args: argparse.Namespace, command: str = "policy run") -> int:
     from policy_lang.settings import SettingsError
 
     expected = (
-        _Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
+        Unusable, run_clients.ClientsError, SettingsError, HostFileError, ToolDefinitionError, ClientConfigError,
         RunError, JournalError, ProtocolError, NotInstalledError, NotFound, run_people.NobodyError,
-        run_agents.AgentsError,
+        run_agents.AgentsError, RuntimeUnreachableError,
     )  # fmt: skip
     try:
-        return _run(args)
+        return what(args)
     except PolicyError as error:
         print(error, file=sys.stderr)
     except expected as error:
@@ -85,7 +92,7 @@ def run(args: argparse.Namespace, command: str = "policy run") -> int:
     return USAGE
 
 
-class _Unusable(Exception):
+class Unusable(Exception):
     """The arguments do not make a run. The message says what to do."""
 
 
@@ -104,18 +111,18 @@ def _run(args: argparse.Namespace) -> int:
         driver = _driver(args, store, view, telemetry)
         result, budgets = asyncio.run(_governed(args, driver, view))
         # Before anything is closed: a collector that does not answer must not keep the answer back.
-        return _report(args, result, budgets, store)
+        return report(args, result, budgets, store)
 
 
 def _store(args: argparse.Namespace) -> SqliteStore | None:
     if args.resume is not None and args.journal is None:
-        raise _Unusable("--resume needs the --journal that the run was kept in")
+        raise Unusable("--resume needs the --journal that the run was kept in")
     if args.migrate and args.resume is None:
-        raise _Unusable("--migrate is about a run that goes on: name it with --resume")
+        raise Unusable("--migrate is about a run that goes on: name it with --resume")
     if args.journal is None:
         return None
     if args.resume is not None and not os.path.exists(args.journal):
-        raise _Unusable(f"there is no journal {args.journal}")
+        raise Unusable(f"there is no journal {args.journal}")
     from engine.store.sqlite import SqliteStore
 
     return SqliteStore(args.journal)
@@ -136,7 +143,7 @@ def _driver(
 
     record = store.record(args.resume) if store is not None and args.resume is not None else None
     if record is not None and record.top != record.run:  # before anything that would be wanted for that run
-        raise _Unusable(f"run {record.run} is one of the tree below run {record.top}: resume that one")
+        raise Unusable(f"run {record.run} is one of the tree below run {record.top}: resume that one")
     policy = _policy(args, record)
     view.limits = [limit.id for limit in policy.limits]
     settings = run_clients.settings_of(args)
@@ -159,7 +166,7 @@ def _driver(
             tools,
             agents=[each.agent for each in agents],
             system=args.system,
-            resolvers=_resolvers(args, policy),
+            resolvers=resolvers_of(args, policy),
             approver=run_people.approver(args, policy, view),
             journal=store,
             log=DecisionLog(args.log, contents=args.log_contents) if args.log else None,
@@ -167,10 +174,11 @@ def _driver(
             telemetry=telemetry,
         )
     except ValueError as problem:  # agents that do not fit the rest
-        raise _Unusable(str(problem)) from None
+        raise Unusable(str(problem)) from None
 
 
-def _resolvers(args: argparse.Namespace, policy: Policy) -> dict[str, Any]:
+def resolvers_of(args: argparse.Namespace, policy: Policy) -> dict[str, Any]:
+    """The functions of `using` and `consult`; which of them are missing is told."""
     from policy_lang.cli import host_files
 
     resolvers = host_files.resolvers(args.resolvers)
@@ -210,7 +218,7 @@ async def _governed(args: argparse.Namespace, driver: Driver, view: PlainView) -
     if args.resume is not None:
         handle = driver.resume(args.resume, stream=True, migrate=args.migrate)
     else:
-        handle = driver.stream(_question(args), thread=args.thread)
+        handle = driver.stream(question(args), thread=args.thread)
     release = _on_interrupt(args, lambda: handle.cancel("user"))
     try:
         if args.json:
@@ -233,11 +241,11 @@ def _keep(view: PlainView, event: Any) -> None:
         view.show(event)
 
 
-def _question(args: argparse.Namespace) -> str:
-    """The question, from wherever it comes. Raises ``_Unusable`` if it, or what is said beside it, is no text."""
+def question(args: argparse.Namespace) -> str:
+    """The question, from wherever it comes. Raises ``Unusable`` if it, or what is said beside it, is no text."""
     for option, text in (("the question", args.question), ("--system", args.system), ("--thread", args.thread)):
         if text is not None and not _is_text(text):
-            raise _Unusable(f"{option} is not UTF-8 text")
+            raise Unusable(f"{option} is not UTF-8 text")
     if args.question != "-":
         return str(args.question)
     source = getattr(sys.stdin, "buffer", None)
@@ -246,7 +254,7 @@ def _question(args: argparse.Namespace) -> str:
     try:
         return str(source.read(), "utf-8")
     except UnicodeDecodeError as problem:
-        raise _Unusable(f"the question on standard input is not UTF-8 text (at byte {problem.start + 1})") from None
+        raise Unusable(f"the question on standard input is not UTF-8 text (at byte {problem.start + 1})") from None
 
 
 def _is_text(text: str) -> bool:
@@ -296,7 +304,8 @@ def _interrupted(args: argparse.Namespace) -> str:
     return f"{args.told_as}: interrupted, the run has not ended{resume}"
 
 
-def _report(args: argparse.Namespace, result: RunResult, budgets: list[Any], store: SqliteStore | None) -> int:
+def report(args: argparse.Namespace, result: RunResult, budgets: list[Any], store: SqliteStore | None) -> int:
+    """Print how a run ended, or that it waits; the exit code."""
     from policy_lang.cli.run_report import as_json, summary
     from policy_lang.cli.run_view import printable
 

@@ -1,4 +1,4 @@
-"""``policy runs``: what a journal knows of its runs, and what becomes of those that have not ended.
+"""``policy runs``: what a journal or a durable engine knows of its runs, and what becomes of those that go on.
 
 Exit 0 if it is done, 1 if a run could not be cancelled (it has ended, or a process drives it), 2 if the journal or the
 id cannot be used. ``resume`` ends as ``policy run`` does.
@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from policy_lang.cli import CLEAN, FINDINGS, USAGE, run_options
+from policy_lang.cli import CLEAN, FINDINGS, USAGE, engine_runs, engines, run_options
 from policy_lang.cli.journals import NotFound, add_journal, chosen_run, drivers, opened
 
 if TYPE_CHECKING:
@@ -25,17 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return verbs.add_parser(name, help=help, description=help)
 
     listing = verb("list", "list the runs, each below the one that spawned it")
-    add_journal(listing)
     showing = verb("show", "show one run: its outcome, its limits, what it waits for, what happened last")
-    add_journal(showing, "the id of a run")
     showing.add_argument("--events", type=run_options.positive, default=5, metavar="N", help="how many (default: 5)")
     resuming = verb("resume", "go on with a run that is suspended, or whose process died")
     add_journal(resuming, "the id of a run")
     run_options.add_host_options(resuming)
     cancelling = verb("cancel", "end a run that nobody drives: its conversation is closed, nothing is started again")
-    add_journal(cancelling, "the id of a run")
+    answering = verb("answer", "answer what a run on a durable engine asks (for a journal: policy approvals)")
+    answering.add_argument("id", metavar="ID", help="the id of a request, RUN:CALL")
+    engine_runs.add_answer(answering)
+    engines.add_engine(answering)
     cancelling.add_argument("--cause", default="user", metavar="TEXT", help="why, for its outcome (default: user)")
-    for each in (listing, showing, cancelling):
+    for each, what in ((listing, ""), (showing, "the id of a run"), (cancelling, "the id of a run")):
+        add_journal(each, what, or_engine=True)
+        engines.add_engine(each, required=False)
+    for each in (listing, showing, cancelling, answering):
         each.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -43,6 +47,14 @@ def run(args: argparse.Namespace) -> int:
     from engine.run.effects import ProtocolError
     from engine.store.protocol import JournalError
 
+    if getattr(args, "engine", None) is not None:
+        if getattr(args, "journal", None) is not None:
+            print(f"policy runs {args.verb}: --journal and --engine: runs are in one of them", file=sys.stderr)
+            return USAGE
+        return engine_runs.run(args)
+    if args.journal is None:
+        print(f"policy runs {args.verb}: say where the runs are: --journal PATH, or --engine NAME", file=sys.stderr)
+        return USAGE
     try:
         return {"list": _list, "show": _show, "resume": _resume, "cancel": _cancel}[args.verb](args)
     except (JournalError, NotFound, ProtocolError) as error:

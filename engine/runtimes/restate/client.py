@@ -106,7 +106,7 @@ class RestateRuntime:
         request = next((each for each in shown[1].requests if each.id == request_id), None) if shown else None
         if shown is None or request is None:
             raise RunError(f"run {run} does not ask {request_id} (any more)")
-        tools = self._driver.role.host.tools if self._driver is not None else {}
+        tools = self._driver.role.host.tools if self._driver is not None else None
         answer = answered(request, tools, granted, args, amount, result, by)
         await self._signal(run, answer_to(shown[0], request_id), encode(answer))
 

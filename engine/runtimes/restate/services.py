@@ -21,7 +21,7 @@ from engine.run.effects import ProtocolError
 from engine.run.timers import Clock, system_clock
 from engine.runtimes.execution import OtherCoreError, Worker, execute
 from engine.runtimes.records import ChildOver, End, Order, decode, encode
-from engine.runtimes.restate.addresses import OVER, REFUSED, SERVICE, continued
+from engine.runtimes.restate.addresses import OVER, REFUSED, continued
 from engine.runtimes.restate.environment import BYTES, REPORT, Future, RestateEnvironment
 from engine.runtimes.texts import Texts
 
@@ -45,10 +45,10 @@ class Settings(Struct, frozen=True):
     is how long (ms) the end of a run can be asked for.
     """
 
-    service: str = SERVICE
-    most: int = 1000
-    idle: int = 3_600_000
-    kept: int = 7 * 86_400_000
+    service: str
+    most: int
+    idle: int
+    kept: int
 
 
 class _Continues(Struct, frozen=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -17,7 +19,7 @@ from engine.run.driver import Driver
 from engine.run.errors import RunError
 from engine.runtimes.execution import Worker
 from engine.runtimes.protocol import RuntimeUnreachableError
-from engine.runtimes.restate.addresses import INGRESS, LISTEN, admin_of, checked_url
+from engine.runtimes.restate.addresses import INGRESS, LISTEN, SERVICE, admin_of, checked_url
 from engine.runtimes.restate.services import Settings, services
 
 _log = logging.getLogger("policy.restate")
@@ -34,15 +36,21 @@ async def serve(
     url: str = "",
     token: str = "",
     replace: bool = False,
-    settings: Settings | None = None,
+    service: str = SERVICE,
+    most: int = 1000,
+    idle: int = 3_600_000,
+    kept: int = 7 * 86_400_000,
     ready: asyncio.Event | None = None,
 ) -> None:
     """Carry runs of this driver's policy out until cancelled, or until a polite kill (SIGTERM).
 
     ``listen`` (``HOST:PORT``) is where this process is called, ``url`` under which address the server does that
     (default: the same). ``replace``: this worker takes the place of an older one at its address, with its runs.
-    ``ready`` is set once it is registered. Several workers side by side have addresses of their own: new runs go to the
-    one registered last, older ones end where they began.
+    ``service`` is the name under which clients know the runs of this policy. See ``Settings`` for ``most``, ``idle``,
+    ``kept``. ``ready`` is set once the worker is registered.
+
+    Several workers side by side have addresses of their own: new runs go to the one registered last, older ones end
+    where they began.
 
     Raises:
         RuntimeUnreachableError: there is no Restate there, or it cannot call this process.
@@ -54,10 +62,10 @@ async def serve(
     stop = asyncio.Event()
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
         install_shutdown_hook(asyncio.get_running_loop(), stop.set)
-    app = restate.app(services(Worker(driver), settings or Settings()), protocol="bidi")
-    serving = asyncio.ensure_future(serve_app(app, _config(listen), shutdown_trigger=stop.wait))
+    app = restate.app(services(Worker(driver), Settings(service, most, idle, kept)), protocol="bidi")
+    listening = _listening(host, port, listen)
+    serving = asyncio.ensure_future(serve_app(app, _config(listening), shutdown_trigger=stop.wait))
     try:
-        await _listening(serving, host, port, listen)
         await _registered(admin, here, token, replace)
         if ready is not None:
             ready.set()
@@ -65,13 +73,13 @@ async def serve(
         await serving
     finally:
         stop.set()
-        with suppress(asyncio.CancelledError, OSError):
+        with suppress(asyncio.CancelledError, Exception):
             await asyncio.wait_for(serving, 5)
 
 
-def _config(listen: str) -> Config:
+def _config(listening: socket.socket) -> Config:
     config = Config()
-    config.bind = [listen]
+    config.bind = [f"fd://{listening.detach()}"]  # it is closed there
     config.graceful_timeout = 1.0
     config.keep_alive_timeout = 3600.0
     config.accesslog = None
@@ -91,21 +99,12 @@ def _bound(listen: str) -> tuple[str, int]:
     return host, port
 
 
-async def _listening(serving: asyncio.Future[None], host: str, port: int, listen: str) -> None:
-    while True:
-        if serving.done():
-            try:
-                serving.result()
-            except OSError as exc:
-                raise RunError(f"cannot listen at {listen}: {exc.strerror or exc}") from None
-            raise RunError(f"cannot listen at {listen}")
-        try:
-            _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(0.02)
-            continue
-        writer.close()
-        return
+def _listening(host: str, port: int, listen: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as exc:
+        raise RunError(f"cannot listen at {listen}: {os.strerror(exc.errno).lower() if exc.errno else exc}") from None
 
 
 async def _registered(admin: str, here: str, token: str, replace: bool) -> None:
