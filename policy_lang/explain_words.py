@@ -42,8 +42,8 @@ NOUNS: Final = {
 SUBJECTS: Final = {
     "run": "A run",
     "thread": "A thread, all its runs together,",
-    "subtree": "A run (sub-agents included)",
-    "node": "A run (sub-agents not included)",
+    "subtree": "A run (agents below it included)",
+    "node": "A run (agents below it not included)",
 }
 
 

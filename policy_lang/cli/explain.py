@@ -58,11 +58,23 @@ def run(args: argparse.Namespace) -> int:
         return refuse(findings)
     from engine.core.policy import Policy
 
-    print(_told(Policy.model_validate(data), args))
+    told = _told(Policy.model_validate(data), args)
+    print(_plain(told) if sys.stdout.isatty() else told)
     if findings:
+        from policy_lang.renderers.snippet import clean
+
         many = f"{len(findings)} warnings" if len(findings) > 1 else "a warning"
-        print(f"policy explain: {many} about this policy; `policy check {args.file}` shows more", file=sys.stderr)
+        print(
+            f"policy explain: {many} about this policy; `policy check {clean(args.file)}` shows more", file=sys.stderr
+        )
     return CLEAN
+
+
+def _plain(text: str) -> str:
+    """The same without signs that a terminal would act on: names of files may have such."""
+    from policy_lang.renderers.snippet import clean
+
+    return "\n".join(map(clean, text.split("\n")))
 
 
 def _is_database(path: str) -> bool:

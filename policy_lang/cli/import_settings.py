@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
+from policy_lang.renderers.snippet import clean
 
 if TYPE_CHECKING:
     from policy_lang.importing import Imported
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         name = _name(args)
         made = imported(_data(args.settings), file, name, args.framework)
     except (Unreadable, ValueError) as problem:
-        print(f"policy import: {problem}", file=sys.stderr)
+        print(f"policy import: {clean(str(problem))}", file=sys.stderr)
         return USAGE
     except Unusable as unusable:
         _refuse(unusable, file, args.json)
@@ -104,10 +105,10 @@ def _written(args: argparse.Namespace, text: str) -> bool:
             raise NotWritten(f"`{args.output}` is the file of settings itself")
         write(args.output, text, over=args.force)
     except NotWritten as problem:
-        print(f"policy import: {problem}", file=sys.stderr)
+        print(f"policy import: {clean(str(problem))}", file=sys.stderr)
         return False
     if not args.json:
-        print(f"wrote {args.output}", flush=True)
+        print(f"wrote {clean(args.output)}", flush=True)
     return True
 
 
@@ -122,7 +123,6 @@ def _print(text: str) -> None:
 
 def _report(made: Imported, file: str) -> list[str]:
     from policy_lang.names import listed
-    from policy_lang.renderers.snippet import clean
 
     lines = [f"{_place(file, one.at)} `{clean(one.path)}` is not carried over: {one.said}" for one in made.lost]
     if made.beside:
@@ -152,7 +152,6 @@ def _refuse(unusable: Unusable, file: str, as_json: bool) -> None:
 
 
 def _place(file: str, at: Place) -> str:
-    from policy_lang.renderers.snippet import clean
 
     column = f":{at.column}" if at.column else ""
     return f"{clean(file)}:{f'{at.line}{column}:' if at.line else ''}"

@@ -47,8 +47,8 @@ Limits
     model call is the final one, made with the tools forbidden and with the instruction that the host's
     function `brief` returns; if `brief` fails, a further round is not run, and the run ends as incomplete.
     [support.policy:7]
-  - A run (sub-agents included) costs at most $2.50; when too little is left for another call, the run ends as
-    incomplete. [support.policy:8]
+  - A run (agents below it included) costs at most $2.50; when too little is left for another call, the run
+    ends as incomplete. [support.policy:8]
   - One attempt at a model call may take 30s; a longer one has failed with `timeout`. [support.policy:9]
 
 The final call

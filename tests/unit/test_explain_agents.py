@@ -56,10 +56,10 @@ READING = """Agents
 The agent "explore"
   - A run makes at most 8 model calls; the last of them is the final call, made without tools and with the
     instruction "Report." It takes the place of the policy's. [p:21]
-  - A run (sub-agents included) uses at most 50k tokens; when too little is left for another call, the run
-    ends as incomplete. It holds beside the policy's, which is for the whole tree. [p:22]
-  - A run (sub-agents not included) uses at most 9k tokens; when too little is left for another call, the run
-    ends as incomplete. [p:23]
+  - A run (agents below it included) uses at most 50k tokens; when too little is left for another call, the
+    run ends as incomplete. It holds beside the policy's, which is for the whole tree. [p:22]
+  - A run (agents below it not included) uses at most 9k tokens; when too little is left for another call, the
+    run ends as incomplete. [p:23]
   - When a model call fails with `rate_limit`, the run ends as failed (`llm_failure`). [p:25]
   - Once 75% of the tokens are used, a warning is noted, once a run. [p:24]
   - Every tool matching `write_*` is denied: a call is answered with the standard refusal. [p:26]

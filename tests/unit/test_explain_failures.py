@@ -271,18 +271,18 @@ def limit(line: str) -> str:
         ),
         (
             "tokens 9k reserve 1k then consult boss then extend 4k once then finalize",
-            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
+            "A run (agents below it included) uses at most 9k tokens; when too little is left for another call, the host's "
             f"function `boss` chooses between extending it once by 4k, a final call {DEFAULT} and ending the run as "
             "incomplete once more is needed (the first, if it fails or chooses none).",
         ),
         (
             "tokens 9k then consult boss then stop",
-            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
+            "A run (agents below it included) uses at most 9k tokens; when too little is left for another call, the host's "
             "function `boss` is asked, and the run ends as incomplete whatever it says.",
         ),
         (
             "tokens 9k reserve 1k then consult boss then finalize",
-            "A run (sub-agents included) uses at most 9k tokens; when too little is left for another call, the host's "
+            "A run (agents below it included) uses at most 9k tokens; when too little is left for another call, the host's "
             f"function `boss` chooses between a final call {DEFAULT} and ending the run as incomplete once more is needed "
             "(the first, if it fails or chooses none).",
         ),

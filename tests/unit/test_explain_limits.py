@@ -85,13 +85,13 @@ def told(line: str, rest: str = "") -> str:
         ),
         (
             "cost $2 then ask up to $0.50 times 2",
-            "A run (sub-agents included) costs at most $2; when that is not enough, the run waits for a person, who may "
+            "A run (agents below it included) costs at most $2; when that is not enough, the run waits for a person, who may "
             f"grant up to $0.50 more each time, twice at most; without a grant, when too little is left for another "
             f"call, {ENDS}.",
         ),
         (
             "wall 5m counting approvals",
-            "A run (sub-agents included) lasts at most 5m, time in which only people are awaited included; when the time "
+            "A run (agents below it included) lasts at most 5m, time in which only people are awaited included; when the time "
             f"is up, whatever is in flight is cancelled, and {ENDS}.",
         ),
         ("tool_iterations 0", f"A run has no rounds of tool calls; a round is not run, and {ENDS}."),
@@ -115,7 +115,7 @@ def told(line: str, rest: str = "") -> str:
         ),
         (
             "tool_calls 60",
-            "A run (sub-agents included) executes at most 60 tool calls; a further call is answered instead of executed, "
+            "A run (agents below it included) executes at most 60 tool calls; a further call is answered instead of executed, "
             f"and once its round is complete {ENDS}.",
         ),
         (
@@ -124,17 +124,17 @@ def told(line: str, rest: str = "") -> str:
         ),
         (
             "tool_calls 3 per node then finalize",
-            "A run (sub-agents not included) executes at most 3 tool calls; when they are used up, calls left in the "
+            "A run (agents below it not included) executes at most 3 tool calls; when they are used up, calls left in the "
             f"round are answered instead of executed, and the next model call is the final one, {DEFAULT}.",
         ),
         (
             "tool_calls 3 atomic then finalize",
-            "A run (sub-agents included) executes at most 3 tool calls, and none of a round that does not fit as a "
+            "A run (agents below it included) executes at most 3 tool calls, and none of a round that does not fit as a "
             f"whole; when they are used up, or a round did not fit, the next model call is the final one, {DEFAULT}.",
         ),
         (
             "tool_calls 3 atomic",
-            "A run (sub-agents included) executes at most 3 tool calls, and none of a round that does not fit as a "
+            "A run (agents below it included) executes at most 3 tool calls, and none of a round that does not fit as a "
             f"whole; such a round is answered instead of executed, and {ENDS}.",
         ),
         (
@@ -159,31 +159,31 @@ def told(line: str, rest: str = "") -> str:
         ),
         (
             "tokens 200k",
-            f"A run (sub-agents included) uses at most 200k tokens; when too little is left for another call, {ENDS}.",
+            f"A run (agents below it included) uses at most 200k tokens; when too little is left for another call, {ENDS}.",
         ),
         (
             "tokens 200k reserve 4k then finalize",
-            "A run (sub-agents included) uses at most 200k tokens; the last 4k are kept for the final call, which comes "
+            "A run (agents below it included) uses at most 200k tokens; the last 4k are kept for the final call, which comes "
             f"once another call would need them and is {DEFAULT}.",
         ),
         (
             "input_tokens 10k reserve 1k then extend 5k once then finalize",
-            "A run (sub-agents included) sends at most 10k input tokens, extended once by 5k when that is not enough; "
+            "A run (agents below it included) sends at most 10k input tokens, extended once by 5k when that is not enough; "
             f"the last 1k are kept for the final call, which comes once another call would need them and is {DEFAULT}.",
         ),
         (
             "output_tokens 10k reserve 1k",
-            "A run (sub-agents included) receives at most 10k output tokens; when too little is left for another call, "
+            "A run (agents below it included) receives at most 10k output tokens; when too little is left for another call, "
             f"{ENDS} (its reserve of 1k is for a final call, and no step asks for one).",
         ),
         (
             "cost $2.50 reserve $0.10 then finalize",
-            "A run (sub-agents included) costs at most $2.50; the last $0.10 are kept for the final call, which comes "
+            "A run (agents below it included) costs at most $2.50; the last $0.10 are kept for the final call, which comes "
             f"once another call would need them and is {DEFAULT}.",
         ),
         (
             "wall 5m",
-            "A run (sub-agents included) lasts at most 5m; when the time is up, whatever is in flight is cancelled, and "
+            "A run (agents below it included) lasts at most 5m; when the time is up, whatever is in flight is cancelled, and "
             f"{ENDS}.",
         ),
         (
@@ -210,7 +210,7 @@ def test_sentence(line: str, expected: str) -> None:
         ),
         (
             "tool_calls 0 then finalize",
-            "A run (sub-agents included) executes no tool calls; a call is answered instead of executed, and then the "
+            "A run (agents below it included) executes no tool calls; a call is answered instead of executed, and then the "
             f"next model call is the final one, {DEFAULT}.",
         ),
         (
