@@ -2,8 +2,8 @@
 
 A test passes or fails alike whether it runs alone or with all others, in the background or not, and leaves nothing in
 the home directory: hence one Hypothesis profile for all, a signal that works, and a cache of our own.
-``LAWS_PROFILE`` says how many examples a law is tried with: ``quick``, ``thorough`` (what is accepted has passed it), or
-``slow`` for many more, other ones each time. The first two judge a commit the same way twice.
+``LAWS_PROFILE`` says how many examples a law is tried with: ``quick``, ``thorough`` (what is accepted has passed it),
+or ``slow`` for many more, other ones each time. The first two judge a commit the same way twice.
 """
 
 from __future__ import annotations

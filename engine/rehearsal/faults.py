@@ -80,6 +80,7 @@ def no_reply_left(wire: Wire, name: str) -> Fault:
 
 
 def body(wire: Wire, fault: Fault, param: str | None = None) -> dict[str, Any]:
+    """The body of an error in a wire format; ``param`` names the field of the request that it is about."""
     if wire == "anthropic":
         return {"type": "error", "error": {"type": fault.kind, "message": fault.message}, "request_id": None}
     return {"error": {"message": fault.message, "type": fault.kind, "param": param, "code": fault.code}}

@@ -59,6 +59,7 @@ class Plan(Struct, frozen=True):
 
 
 def make_plan(number: int, reply: ScriptedReply, seen: Seen) -> Plan:
+    """What request ``number`` (from 1) is answered with: the reply of the script, and all that it leaves open."""
     said = _filled(reply.text or "", number)
     asks = any(not call.hosted for call in reply.all_calls)
     finish = reply.finish or ("length" if reply.fail == "truncated" else "tool_calls" if asks else "stop")

@@ -62,6 +62,7 @@ def end(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
 
 
 def usage(value: Usage) -> dict[str, Any]:
+    """Usage (tokens) as this wire writes it: what was cached is no part of its input."""
     return {
         "input_tokens": value.input - value.cached - value.cache_write,
         "output_tokens": value.output,

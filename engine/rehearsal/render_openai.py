@@ -69,6 +69,7 @@ def end(plan: Plan, *, report_usage: bool) -> Iterator[bytes]:
 
 
 def usage(value: Usage) -> dict[str, Any]:
+    """Usage (tokens) as this wire writes it: what was cached is a part of its input."""
     return {
         "prompt_tokens": value.input,
         "completion_tokens": value.output,

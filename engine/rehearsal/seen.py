@@ -32,6 +32,7 @@ class Seen(Struct, frozen=True):
 
 
 def see(wire: Wire, body: dict[str, Any]) -> Seen:
+    """What can be told of a request's body in this wire format. A body that makes no sense has empty fields."""
     parts = list(_openai_parts(body) if wire == "openai" else _anthropic_parts(body))
     last, text = parts[-1] if parts else ("", "")
     offered, forced = _openai_tools(body) if wire == "openai" else _anthropic_tools(body)
