@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from engine.core.ladders import Fallback, Retry
+from engine.core.ladders import Ask, Fallback, Retry
 from engine.core.machine.build import build
 from engine.core.machine.plan import Plan, plans_of
 from engine.core.policy import Agents, Policy
@@ -101,21 +101,42 @@ class _Sheet:
             if far.cut or (key == "tools" and not own):
                 yield self._of_limits(what, resource, own)
                 continue
+            again = self._tried_again() if key == "tools" else ""
             most = far.most[key]
             by = [plan.origin for plan, other in looser.items() if _larger(other, key, most)]
             if most is not None and not by:
                 # Several lines bound it alike: without one of them the others still do.
                 by = [plan.origin for plan in own] or [plan.origin for plan in self.plans if plan.counted]
-            why = "" if most is not None else self._unbounded(resource)
+            why = again if most is not None else self._unbounded(resource)
             yield Line(what, resource, most, tuple(dict.fromkeys(by)) if most is not None else (), why)
 
     def _of_limits(self, what: str, resource: str, plans: list[Plan]) -> Line:
-        """The smallest limit's own number."""
-        if not plans:
+        """The smallest limit's own number, or what so many calls may come to."""
+        own = [Line(what, resource, _allowed(p), (p.origin,)) for p in plans]
+        if resource == "tool_calls":
             why = "a reply may ask for any number of tools: a limit of `tool_calls` would bound it"
-            return Line(what, resource, None, why=why if resource == "tool_calls" else self._unbounded(resource))
-        plan = min(plans, key=_allowed)
-        return Line(what, resource, _allowed(plan), (plan.origin,))
+            own = [replace(line, why=self._tried_again()) for line in own] or [Line(what, resource, None, why=why)]
+        elif calls := [plan for plan in self.plans if plan.resource == "llm_calls"]:
+            plan, each = min(calls, key=_allowed), self._attempts() if resource == "llm_attempts" else 1
+            why = f"at most {each} for each call" if each > 1 else ""
+            own.append(Line(what, resource, _allowed(plan) * each, (plan.origin,), why))
+        if not own:
+            return Line(what, resource, None, why=self._unbounded(resource))
+        return min(own, key=lambda line: _ENDLESS if line.most is None else line.most)
+
+    def _attempts(self) -> int:
+        """Attempts of one call, with every further one that some failure or an empty answer may bring."""
+        retries = [step.times for rule in self.policy.failures for step in rule.then if isinstance(step, Retry)]
+        return 1 + sum(retries) + self.policy.finalization.empty_retries
+
+    def _tried_again(self) -> str:
+        """A further attempt of an execution is counted by nobody."""
+        rule = max(
+            (r for r in self.policy.tools if r.retry), key=lambda r: r.retry.times if r.retry else 0, default=None
+        )
+        if rule is None or rule.retry is None:
+            return ""
+        return f"one that fails may be tried {rule.retry.times} times more ({rule.origin or f'tool {rule.glob}'})"
 
     def _unbounded(self, resource: str) -> str:
         """A call takes a token at least; but that is known only where it is told."""
@@ -154,10 +175,13 @@ class _Sheet:
         plans = [plan for plan in self.plans if plan.resource == "wall"]
         if plans:
             plan = min(plans, key=_allowed)
-            return Line("time", "wall", _allowed(plan), (plan.origin,), "and 5s to cancel what is in flight")
+            why = "and 5s to cancel what is in flight"
+            if self._people() and not plan.limit.counting_approvals:
+                why += "; it stands still while only people are awaited"
+            return Line("time", "wall", _allowed(plan), (plan.origin,), why)
         waits = [step.most for rule in self.policy.failures for step in rule.then if isinstance(step, Retry)]
         tools = [rule.timeout for rule in self.policy.tools if rule.timeout is not None and rule.glob == "*"]
-        asks = any(rule.ask for rule in self.policy.tools) or self.policy.resolvers()
+        asks = self._people() or self.policy.resolvers() or self.policy.consultants()
         if requests.most is None or rounds.most is None or (rounds.most and not tools) or asks or self._retried_tools():
             return Line("time", "wall", None, why=self._endless(requests, rounds, tools=bool(tools)))
         attempt = next((x.max for x in self.policy.limits if x.resource == "attempt_wall"), DEFAULT_ATTEMPT_WALL_MS)
@@ -165,6 +189,11 @@ class _Sheet:
             return Line("time", "wall", None, why="one attempt may take any time: `attempt_wall` is unlimited")
         most = requests.most * (attempt + max(waits, default=0)) + rounds.most * min(tools, default=0)
         return Line("time", "wall", most, requests.by, "every request and tool as long as it may take")
+
+    def _people(self) -> bool:
+        """May somebody be asked, about a tool or a limit?"""
+        ladders = [step for limit in self.policy.limits for step in limit.then]
+        return any(rule.ask for rule in self.policy.tools) or any(isinstance(step, Ask) for step in ladders)
 
     def _retried_tools(self) -> bool:
         return any(rule.retry is not None for rule in self.policy.tools)
@@ -188,6 +217,8 @@ class _Sheet:
             for client in step.clients
         )
         names |= dict.fromkeys(t.client for t in self.policy.thresholds if t.client is not None)
+        if names:
+            yield Line("requests to its own client", "llm_attempts", requests.most, requests.by, requests.why)
         for name in names:
             most = None if requests.most is None else max(0, requests.most - 1)
             yield Line(f"requests to {name}", "llm_attempts", most, requests.by, requests.why)
@@ -249,6 +280,9 @@ def _levels(depth: int | None, width: int | None) -> int | None:
         return None
     return sum(width**level for level in range(1, depth + 1)) if depth <= _DEEP else None
 
+
+_ENDLESS = 1 << 62
+"""More than any number that a policy can have."""
 
 _DEEP = 64
 """Deeper trees have more agents than a number is of use for."""

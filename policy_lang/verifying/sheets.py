@@ -52,7 +52,9 @@ def _beyond(sheet: Sheet) -> str:
     """What may be used beyond an amount: nothing where sizes are told and kept, else the replies in flight."""
     own, whole = sheet.in_flight
     tree = "" if whole == own else f", in a tree {'any number' if whole is None else f'{whole:,}'}"
-    return f"beyond an amount of tokens or cost goes only what replies in flight take: {own}{tree}"
+    return (
+        f"beyond an amount of tokens or cost goes only what replies in flight take: {own}{tree}; and what tools report"
+    )
 
 
 def _row(line: Line, name: int, number: int, paint: Paint) -> list[str]:
