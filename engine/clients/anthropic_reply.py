@@ -43,6 +43,7 @@ _STARTED_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 def parse_reply(body: dict[str, Any], request_id: str, most_calls: int) -> Reply:
+    """A whole reply of the Messages API. Raises ``ModelError`` for what is none, or has more than ``most_calls``."""
     content = body.get("content")
     if not isinstance(content, list):
         raise ModelError("provider", "the reply has no content", status=200)

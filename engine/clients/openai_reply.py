@@ -35,6 +35,7 @@ _FINISHES: dict[str, Finish] = {
 
 
 def parse_reply(body: dict[str, Any], request_id: str, most_calls: int) -> Reply:
+    """A whole chat completion. Raises ``ModelError`` for what is none, or has more calls than ``most_calls``."""
     choices = list_of(body.get("choices"))
     if not choices:
         raise ModelError("provider", "the reply has no choices", status=200)

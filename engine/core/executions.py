@@ -74,6 +74,7 @@ def _given_up(call: RoundCall) -> int:
 
 
 def verdict_again(core: Core, s: State, i: int, call: RoundCall) -> Reply:
+    """The reply to a call that was refused before and is asked for again: what it got then, in today's words."""
     if call.why == "breaker":
         return _skipped(core, s, s.at, i, call)
     text, because = refusal(core, s, s.vars, s.book.tool_counts, call.tool, "", call.why, None)
@@ -197,6 +198,7 @@ def _again(core: Core, s: State, e: ToolEnded, i: int) -> Result | None:
 
 
 def uncounted(core: Core, s: State, call: RoundCall) -> tuple[int, ...]:
+    """How often tools were executed, by rule with a limit, if this call is not executed after all."""
     counts = list(s.book.tool_counts)
     for k, _, _, _ in core.tools.facts(call.tool).limits:
         counts[k] -= 1

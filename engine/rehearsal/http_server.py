@@ -22,6 +22,10 @@ _LOOK_EVERY: Final = 0.02
 
 
 class HTTPRequest(NamedTuple):
+    """One request, read whole."""
+
+    """One request, read whole."""
+
     method: str
     path: str
     headers: dict[str, str]

@@ -27,6 +27,10 @@ class PlannedCall(NamedTuple):
 
 
 class Plan(Struct, frozen=True):
+    """What one request is answered with, down to the size of the pieces (characters) that it is streamed in."""
+
+    """What one request is answered with, down to the size of the pieces (characters) that it is streamed in."""
+
     number: int
     """Of the request, from 1. Makes ids that are the same in every rehearsal."""
     model: str

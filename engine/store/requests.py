@@ -91,6 +91,7 @@ def answer_words(answer: Answer) -> str:
 
 
 def unknown_request(request: str, known: Sequence[str]) -> JournalError:
+    """What is said of a request that the journal does not have; ``known`` are those that it has, in their order."""
     if not known:
         return JournalError(f"the journal has no request {request!r}: no run in it has asked for anything")
     near = difflib.get_close_matches(request, known, n=1)

@@ -46,6 +46,7 @@ def unknown_run(run: str) -> JournalError:
 
 
 def out_of_order(run: str, seq: int) -> JournalError:
+    """What is said of an event whose number is taken, or leaves a gap."""
     return JournalError(
         f"event {seq} of run {run!r} is out of order: somebody else drives this run, let one of both go on"
     )

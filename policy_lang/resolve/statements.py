@@ -31,6 +31,7 @@ class FinalLine(NamedTuple):
 
 
 def finalization(block: tree.Finalization, values: Values) -> list[FinalLine]:
+    """The lines of a ``finalization`` block, each kind once; what is wrong with them is reported."""
     made: list[FinalLine] = []
     for line in block.lines:
         if isinstance(line, tree.Broken):
@@ -125,6 +126,7 @@ class ThresholdLine(NamedTuple):
 
 
 def threshold(line: tree.Threshold, values: Values) -> ThresholdLine | None:
+    """An ``at`` line with its values; ``None`` where it cannot be understood, which is reported."""
     percent = values.percent(line.percent, "a threshold")
     tree_wide = isinstance(line.resource, tree.Name) and line.resource.text in TREE_RESOURCES
     resource = None if tree_wide else values.word(line.resource, tuple(RESOURCES), "resource")

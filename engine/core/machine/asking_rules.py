@@ -82,6 +82,7 @@ def judged_limits(c: Context) -> list[Plan]:
 
 
 def crowded_field(c: Context) -> FieldDef:
+    """The field that says about which limit a person is asked where a round does not fit whole."""
     codes = (0, *(plan.index + 1 for plan in judged_limits(c)))
     return FieldDef(
         "crowded", codes, "1 + the limit that a call of the round does not fit, and a person is asked about"

@@ -48,6 +48,7 @@ def _promises(policy: Policy) -> Expr:
 
 
 def finalization_checks(subjects: tuple[Subject, ...], policy: Policy) -> list[Check]:
+    """What must hold of final calls at every reaction: when one is owed, when it is made, and what it may still do."""
     order = policy.finalization.order
     ranked = sorted(subjects, key=lambda s: (order.index(s.plan.resource), s.plan.index))
     moving = [s for s in ranked if s.plan.resource == "llm_attempts" or not s.counted]

@@ -21,6 +21,7 @@ SPENT_BY = {
 
 
 def limit_ghosts(subject: Subject, subjects: tuple[Subject, ...], policy: Policy) -> list[Ghost]:
+    """What is kept beside the machine to watch one limit: what is left of it, and how far its ladder has been gone."""
     plan, ghosts = subject.plan, []
     if subject.counted:
         only = seen_as("unknown", 1) if plan.resource == "unknown_tools" else TRUE
@@ -88,6 +89,7 @@ def _round_ghosts(subject: Subject, subjects: tuple[Subject, ...], policy: Polic
 
 
 def limit_checks(subject: Subject) -> list[Check]:
+    """What must hold of one limit at every reaction: L1, L5 and L9, as far as they are about it."""
     plan, name, checks = subject.plan, subject.plan.limit.id, []
     law = {"llm_calls": "L1", "llm_attempts": "L1", "tool_iterations": "L1", "tool_calls": "L9"}.get(plan.resource)
     if law:

@@ -124,6 +124,7 @@ def _unpack(kind: EventKind, group: str, rules: list[Rule], read: set[str]) -> l
 
 
 def update_line(update: Update) -> str:
+    """One update of a variable as a line of Python."""
     match update:
         case Set("phase", to):
             return f"phase = {Phase.NAMES[to].upper()}"
