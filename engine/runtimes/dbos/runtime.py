@@ -18,7 +18,7 @@ from engine.run.timers import system_clock
 from engine.runtimes.dbos.board import METADATA, Board
 from engine.runtimes.dbos.database import APPLICATION, address, prepared, reached, shown
 from engine.runtimes.dbos.environment import Message
-from engine.runtimes.dbos.worker import WORKFLOW, enqueued
+from engine.runtimes.dbos.worker import QUEUE, WORKFLOW, enqueued
 from engine.runtimes.listing import Listed
 from engine.runtimes.protocol import RuntimeUnreachableError, answered, run_of
 from engine.runtimes.records import Cancel, End, Order, Report, decode, encode
@@ -30,12 +30,22 @@ _STATUS = {"PENDING": "running", "ENQUEUED": "waiting", "DELAYED": "waiting", "S
 class DBOSRuntime:
     """``Runtime`` on the database of DBOS. ``driver`` makes orders; its model and tools are not called here.
 
-    ``database``: see ``address``. ``poll_ms``: how often the end of a run is looked for. ``patience_ms``: for how long
+    Without a ``driver`` no run can be begun. ``database``: see ``address``. ``queue`` is the name under which the
+    workers of this policy serve. ``poll_ms``: how often the end of a run is looked for. ``patience_ms``: for how long
     the database may be away while somebody waits for a result.
     """
 
-    def __init__(self, driver: Driver, database: str, *, poll_ms: int = 100, patience_ms: int = 30_000) -> None:
+    def __init__(
+        self,
+        driver: Driver | None,
+        database: str,
+        *,
+        queue: str = QUEUE,
+        poll_ms: int = 100,
+        patience_ms: int = 30_000,
+    ) -> None:
         self._driver = driver
+        self._queue = queue
         self._url = address(database)
         self._poll = poll_ms / 1000
         self._patience = patience_ms / 1000
@@ -44,13 +54,15 @@ class DBOSRuntime:
 
     async def start(self, input: Input, *, run_id: str | None = None, thread: str | None = None) -> str:
         """See ``Runtime``."""
+        if self._driver is None:
+            raise RunError("a run is begun under a policy: this runtime has no driver")
         return await self.submit(ordered(self._driver, input, run_id=run_id, thread=thread))
 
     async def submit(self, order: Order) -> str:
         """Begin the run of this order, once for its id, which is returned. Raises ``RuntimeUnreachableError``."""
         client, _ = await self._open()
         with reached(self._url):
-            await client.enqueue_async(enqueued(order), encode(order))
+            await client.enqueue_async(enqueued(order, self._queue), encode(order))
         return order.spec.run
 
     async def result(self, run_id: str) -> RunResult:
@@ -110,7 +122,8 @@ class DBOSRuntime:
         request = next((each for each in report.requests if each.id == request_id), None) if report else None
         if request is None:
             raise RunError(f"nothing is asked as {request_id} (any more)")
-        message = Message(answered(request, self._driver.role.host.tools, granted, args, amount, result, by))
+        tools = None if self._driver is None else self._driver.role.host.tools
+        message = Message(answered(request, tools, granted, args, amount, result, by))
         await self._send(run, f"answer:{request_id}", message)
 
     async def runs(self, limit: int = 100) -> list[Listed]:

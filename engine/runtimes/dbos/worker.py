@@ -41,9 +41,9 @@ class TakenOverError(RuntimeError):
 class Settings:
     """How a worker works. All workers of a database should have the same.
 
-    ``concurrency``: runs at a time in this process. ``lease_ms``: a worker that has not been heard of for so long is
-    dead, and others go on with its runs. ``tick_ms``: how often it looks for signals, and shows where runs stand.
-    ``poll_ms``: how often it looks for new runs. ``log_level``: what DBOS writes to the log.
+    ``concurrency``: runs at a time in this process, those below others not counted. ``lease_ms``: a worker that has not
+    been heard of for so long is dead, and others go on with its runs. ``tick_ms``: how often it looks for signals, and
+    shows where runs stand. ``poll_ms``: how often it looks for new runs. ``log_level``: what DBOS writes to the log.
     """
 
     concurrency: int = 20
@@ -61,18 +61,34 @@ def version_of(semantics: int) -> str:
     return f"semantics-{semantics}"
 
 
-def enqueued(order: Order) -> EnqueueOptions:
-    """How a run is put into the queue: once for its id."""
+def below(queue: str) -> str:
+    """The queue of runs below others. It has no bound: those above them have a place already, and wait for them."""
+    return f"{queue}-below"
+
+
+def enqueued(order: Order, queue: str) -> EnqueueOptions:
+    """How a run is put into a queue: once for its id."""
     return {
         "workflow_name": WORKFLOW,
-        "queue_name": QUEUE,
+        "queue_name": below(queue) if order.spec.parent else queue,
         "workflow_id": order.spec.run,
         "app_version": version_of(order.semantics),
     }
 
 
-async def serve(driver: Driver, database: str, *, settings: Settings = Settings(), clock: Clock = system_clock) -> None:
+async def serve(
+    driver: Driver,
+    database: str,
+    *,
+    queue: str = QUEUE,
+    settings: Settings = Settings(),
+    ready: asyncio.Event | None = None,
+    clock: Clock = system_clock,
+) -> None:
     """Carry out runs until cancelled; what is in flight then is left to other workers, or the next start.
+
+    ``queue`` is the name under which clients know the workers of this policy; several may share a database. ``ready``
+    is set once runs are taken.
 
     Raises:
         RunError: ``database`` is no address, or this process serves runs already.
@@ -84,9 +100,9 @@ async def serve(driver: Driver, database: str, *, settings: Settings = Settings(
     if _here is not None:
         raise RunError("this process serves runs already, and DBOS is one in a process: start another one")
     board = Board(await asyncio.to_thread(prepared, url, METADATA))
-    here = _here = _Here(driver, url, board, settings, clock)
+    here = _here = _Here(driver, url, board, queue, settings, clock)
     try:
-        await here.serve()
+        await here.serve(ready)
     finally:
         _here = None
         board.close()
@@ -101,11 +117,12 @@ async def _run(text: str) -> str:
 class _Here:
     """What this process serves."""
 
-    def __init__(self, driver: Driver, url: str, board: Board, settings: Settings, clock: Clock) -> None:
+    def __init__(self, driver: Driver, url: str, board: Board, queue: str, settings: Settings, clock: Clock) -> None:
         self._worker = Worker(driver, clock)
         self._clock = clock
         self._url = url
         self._board = board
+        self._queue = queue
         self._settings = settings
         self._name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Never used before: DBOS would give a process of the same name the runs of the one before."""
@@ -120,15 +137,15 @@ class _Here:
             lost=self._taken_over,
         )
         self._client: DBOSClient | None = None
-        self.waits = self._desk.waits
-        self.recorded = self._desk.recorded
 
-    async def serve(self) -> None:
+    async def serve(self, ready: asyncio.Event | None) -> None:
         with reached(self._url):
             await asyncio.to_thread(self._board.enter, self._name)
         try:
             await self._launch()
             self._desk.start()
+            if ready is not None:
+                ready.set()
             await self._lost
         finally:
             await asyncio.shield(self._end())
@@ -150,10 +167,15 @@ class _Here:
                 system_database_url=self._url, serializer=serializer, application_name=APPLICATION
             )
             DBOS(config=config)
+            DBOS.listen_queues([self._queue, below(self._queue)])
             DBOS.launch()  # in this thread: so workflows run in this event loop
-            await DBOS.register_queue_async(
-                QUEUE, worker_concurrency=settings.concurrency, polling_interval_sec=settings.poll_ms / 1000
-            )
+            for queue, most in ((self._queue, settings.concurrency), (below(self._queue), None)):
+                await DBOS.register_queue_async(
+                    queue,
+                    worker_concurrency=most,
+                    polling_interval_sec=settings.poll_ms / 1000,
+                    on_conflict="always_update",
+                )
 
     async def _end(self) -> None:
         """Stop runs where they are, and only then let others have them."""
@@ -178,12 +200,12 @@ class _Here:
             )
 
     def _go_on(self, worker: str) -> int:
-        """Put the runs of a dead worker back into the queue."""
+        """Put the runs of a dead worker back into their queue, which may be one of another policy."""
         left = DBOS.list_workflows(
             status="PENDING", executor_id=worker, limit=_AT_ONCE, load_input=False, load_output=False
         )
         for run in left:
-            DBOS.resume_workflow(run.workflow_id, queue_name=QUEUE)
+            DBOS.resume_workflow(run.workflow_id, queue_name=run.queue_name or self._queue)
         return len(left)
 
     # One run.
@@ -236,12 +258,15 @@ class _Here:
 
     # Around its steps.
 
-    waits: Callable[[str, Report, Callable[[int, Message], None]], None]
-    recorded: Callable[[int], None]
+    def waits(self, run: str, report: Report, arrived: Callable[[int, Message], None]) -> None:
+        self._desk.waits(run, report, arrived)
+
+    def recorded(self, number: int) -> None:
+        self._desk.recorded(number)
 
     async def spawn(self, order: Order) -> None:
         assert self._client is not None
-        await self._client.enqueue_async(enqueued(order), encode(order))
+        await self._client.enqueue_async(enqueued(order, self._queue), encode(order))
 
     async def cancel(self, run: str, cause: str) -> None:
         message = Message(Cancel(self._clock(), cause))
