@@ -7,7 +7,7 @@ import contextlib
 from functools import lru_cache
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from engine.core import events as e
 from engine.core.decisions import Note
@@ -87,6 +87,7 @@ class Activities:
                 f"this worker does not have {len(missing)} of the contents of the job: they are sent along now",
                 type=MISSING,
                 non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
             )
         return Texts(known)
 
@@ -124,6 +125,6 @@ async def _beat() -> None:
     """Say that this worker lives, for as long as it does: without it nobody would know for the time of the job."""
     patience = activity.info().heartbeat_timeout
     assert patience is not None
-    while True:
-        activity.heartbeat()
+    while True:  # a short job is over before it has to
         await asyncio.sleep(patience.total_seconds() / BEATS)
+        activity.heartbeat()

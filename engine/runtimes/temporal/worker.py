@@ -18,31 +18,9 @@ from engine.runtimes.temporal.connecting import ADDRESS, NAMESPACE, QUEUE, conne
 from engine.runtimes.temporal.contents import Known, opened
 from engine.runtimes.temporal.workflow import PolicyRun
 
-SHARED_MODULES: Final = (
-    "engine.core",
-    "engine.run",
-    "engine.clients",
-    "engine.store",
-    "engine.telemetry",
-    "engine.runtimes.delegations",
-    "engine.runtimes.effects",
-    "engine.runtimes.environment",
-    "engine.runtimes.execution",
-    "engine.runtimes.people",
-    "engine.runtimes.performing",
-    "engine.runtimes.protocol",
-    "engine.runtimes.records",
-    "engine.runtimes.starting",
-    "engine.runtimes.texts",
-    "engine.runtimes.temporal.here",
-    "engine.runtimes.temporal.wire",
-    "msgspec",
-    "httpx",
-    "opentelemetry",
-)
-"""What the sandbox shares with the process: the worker's driver is made of it, and it would be imported for each run.
-
-That all of it is as pure as the sandbox wants it, is a test: it goes through runs with nothing of ours shared.
+SHARED_MODULES: Final = ("engine", "msgspec", "httpx", "opentelemetry")
+"""What the sandbox shares with the process: the worker's driver is made of it, and importing it anew takes longer than
+most runs do. That all of it is as pure as the sandbox wants it, is a test: it shares nothing of ours.
 """
 
 HEARTBEAT_EVERY: Final = timedelta(seconds=0.5)

@@ -152,7 +152,7 @@ class TemporalEnvironment:
                 heartbeat_timeout=timedelta(milliseconds=self._task.heartbeat),
                 retry_policy=ONCE,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=key,
+                activity_id=key,
             )
             try:
                 ended = await going.handle
