@@ -6,6 +6,7 @@ A job's time runs here: it ends at its deadline, or when it is stopped, whatever
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from engine.core import events as e
 from engine.core.decisions import Note
@@ -34,16 +35,16 @@ class Performing:
         self._spec = spec
         self._contents = contents
         self._clock = clock
-        self._stops: dict[str, asyncio.Event] = {}
+        self._stops: dict[str, asyncio.Future[None]] = {}
 
     def stop(self, key: str) -> None:
         """Ask a job to end. One that a thread works at ends by itself, or is left behind with ``leave``."""
-        if stop := self._stops.get(key):
-            stop.set()
+        if (stop := self._stops.get(key)) is not None and not stop.done():
+            stop.set_result(None)
 
     async def perform(self, job: Job) -> Ended:
         """Carry a job out. Raises for a fault of the engine's own only."""
-        stop = self._stops[job.key] = asyncio.Event()
+        stop = self._stops[job.key] = asyncio.get_running_loop().create_future()
         gathered = Gathering(self._contents)
         notes: list[Note] = []
         performer = Performer(self._role.host, self._spec, gathered, self._clock, notes.append)
@@ -57,21 +58,21 @@ class Performing:
             del self._stops[job.key]
         return Ended(event, gathered.new, tuple(notes), job.digest)
 
-    async def _until_over(self, flight: Flight, performer: Performer, cuts: Cuts, stop: asyncio.Event) -> e.AnyEvent:
+    async def _until_over(
+        self, flight: Flight, performer: Performer, cuts: Cuts, stop: asyncio.Future[None]
+    ) -> e.AnyEvent:
         task = asyncio.ensure_future(self._carried(flight, performer))
-        stopped = asyncio.ensure_future(stop.wait())
         try:
             while not task.done():
                 left = (flight.deadline - self._clock()) / 1000
                 if left <= 0:
                     return cuts.made(flight, "timed_out")
-                if stop.is_set() and not _works_in_thread(flight):
+                if stop.done() and not _works_in_thread(flight):
                     return cuts.made(flight, "cancelled")
-                awaited = {task} if stop.is_set() else {task, stopped}
+                awaited: set[asyncio.Future[Any]] = {task} if stop.done() else {task, stop}
                 await asyncio.wait(awaited, timeout=min(left, LONGEST_S), return_when=asyncio.FIRST_COMPLETED)
             return task.result()
         finally:
-            stopped.cancel()
             task.cancel()
 
     async def _carried(self, flight: Flight, performer: Performer) -> e.AnyEvent:

@@ -16,7 +16,7 @@ from engine.core.state import NO_TIME
 from engine.run.timers import Clock
 from engine.runtimes.environment import Job
 from engine.runtimes.performing import Performing
-from engine.runtimes.records import Cancel, Ended, Happening, Order, Report, Timer, decode, encode
+from engine.runtimes.records import Cancel, Happening, Order, Report, Timer, decode, encode
 from engine.runtimes.restate.addresses import CANCEL, answer_to
 
 BYTES: Final = BytesSerde()
@@ -129,9 +129,6 @@ class RestateEnvironment:
         return self._timers[until]
 
     async def _perform(self, job: Job) -> bytes:
-        task = asyncio.ensure_future(self._performing.perform(job))
         if job.key in self._stopped:  # it was in flight when an earlier process died
-            await asyncio.sleep(0)
-            self._performing.stop(job.key)
-        ended: Ended = await task
-        return encode(ended).encode()
+            asyncio.get_running_loop().call_soon(self._performing.stop, job.key)
+        return encode(await self._performing.perform(job)).encode()

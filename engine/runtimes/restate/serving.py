@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ async def serve(
     most: int = 1000,
     idle: int = 3_600_000,
     kept: int = 7 * 86_400_000,
+    more: Sequence[restate.Service | restate.VirtualObject | restate.Workflow] = (),
     ready: asyncio.Event | None = None,
 ) -> None:
     """Carry runs of this driver's policy out until cancelled, or until a polite kill (SIGTERM).
@@ -47,7 +49,7 @@ async def serve(
     ``listen`` (``HOST:PORT``) is where this process is called, ``url`` under which address the server does that
     (default: the same). ``replace``: this worker takes the place of an older one at its address, with its runs.
     ``service`` is the name under which clients know the runs of this policy. See ``Settings`` for ``most``, ``idle``,
-    ``kept``. ``ready`` is set once the worker is registered.
+    ``kept``. ``more`` are services of your own, at the same address. ``ready`` is set once the worker is registered.
 
     Several workers side by side have addresses of their own: new runs go to the one registered last, older ones end
     where they began.
@@ -62,7 +64,8 @@ async def serve(
     stop = asyncio.Event()
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
         install_shutdown_hook(asyncio.get_running_loop(), stop.set)
-    app = restate.app(services(Worker(driver), Settings(service, most, idle, kept)), protocol="bidi")
+    ours = services(Worker(driver), Settings(service, most, idle, kept))
+    app = restate.app([*ours, *more], protocol="bidi")
     listening = _listening(host, port, listen)
     serving = asyncio.ensure_future(serve_app(app, _config(listening), shutdown_trigger=stop.wait))
     try:
