@@ -29,7 +29,7 @@ from engine.run.records import HostRecord, budget_given, recorded_spec, role_bel
 from engine.run.result import result_of
 from engine.run.seat import WAKE, Seat
 from engine.run.tree import Tree
-from engine.store import Recorded, RunRecord
+from engine.store import JournalError, Recorded, RunRecord
 from engine.store.protocol import Journal
 
 
@@ -56,6 +56,7 @@ def regrow(
 
     Raises:
         ValueError: it began with other agents, clients or policy than the driver has.
+        JournalError: the journal is damaged.
     """
     loaded = [journal.load(record.run) for record in journal.runs(tree=tree.root.id)]
     for step in () if tree.root.kept else loaded[0].steps:
@@ -121,7 +122,7 @@ def _seat(tree: Tree, record: RunRecord) -> Seat:
         assert parent is not None
         seat = tree.seat(parent, id, role)
     seat.asked = budget_given(record)
-    seat.run, seat.woken = record.run, seat.kept
+    seat.run, seat.woken = record.run, True
     seat.runs = int(record.run.rpartition(WAKE)[2]) if record.run != id else 1
     return seat
 
@@ -225,7 +226,9 @@ def _orphaned(one: _Grown, by_id: dict[str, _Grown]) -> str:
     """Why nobody waits for a run any more; empty if somebody does."""
     if one.seat.parent is None or one.seat.kept:
         return ""
-    above = by_id[one.seat.parent.id]
+    above = by_id.get(one.seat.parent.id)
+    if above is None:
+        raise JournalError(f"run {one.seat.run} is in the journal, and none of {one.seat.parent.id} above it: damaged")
     wanted = any(event.child == one.seat.id for event in above.asked.values())
     if one.seat.id not in above.spawned and above.state.vars[PHASE] != Phase.STOPPING:
         return ""  # the host has spawned it

@@ -92,7 +92,7 @@ class Seat:
         self.kept = False
         """Was it spawned by the host, which closes it?"""
         self.woken = False
-        """Has the host ever woken it?"""
+        """Has anybody ever given it something to do?"""
         self.spent = Used()
         """What its runs that have ended have used."""
         self.stood = 0

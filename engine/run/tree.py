@@ -186,7 +186,7 @@ class Tree:
 
     def employ(self, child: Seat, task: str, at: int) -> None:
         """A child gets its task, and runs, or waits for its turn: its run is in the journal from here on."""
-        child.messages = tuple(opening(task, child.role.instructions))
+        child.messages, child.woken = tuple(opening(task, child.role.instructions)), True
         self.write_down(child, at)
         self.turn(child, at)
 

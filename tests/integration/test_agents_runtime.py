@@ -297,6 +297,22 @@ def test_an_agent_below_a_node_may_delegate_too():
     hosted(test, helper=Model(delegates("a"), then=says("fine")))
 
 
+def test_what_a_model_has_delegated_is_a_node_that_can_be_waited_for():
+    async def test(runtime, main, helper):
+        node = runtime.spawn("research", runtime.open(id="r"))
+        runtime.wake(node, "go")
+        while len(runtime.list()) < 3:
+            await asyncio.sleep(0.001)
+        child = runtime.list()[2].node
+        assert child.id == "r.1.1"
+        with pytest.raises(Refused):
+            runtime.wake(child, "and this")
+        assert (await runtime.wait(child)).text == "fine"
+        assert (await runtime.wait(node)).text == "fine"
+
+    hosted(test, helper=Model(delegates("a"), then=says("fine")))
+
+
 def test_a_runtime_leaves_nothing_held():
     rules = policy(limit("tokens", 50_000), blocks={"research": [limit("tokens", 9_000)]}, carve=("tokens",))
 
