@@ -24,6 +24,7 @@ _signals = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.UniqueConstraint("run", "name"),
+    sqlite_autoincrement=True,  # or the number of a signal that is gone would be given to another one
 )
 _reports = sa.Table(
     "policy_report",
