@@ -31,7 +31,7 @@ from engine.core.decisions import decode_decision, encode_decision
 from engine.core.events import decode_event, encode_event
 from engine.core.messages import Message
 from engine.core.vocabulary import SEMANTICS_VERSION
-from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply
+from engine.rehearsal import Rehearsal, Script, ScriptedCall, ScriptedReply, When
 from engine.rehearsal.choose import Chooser
 from engine.rehearsal.deliver import send_fault, send_reply
 from engine.rehearsal.faults import no_reply_left
@@ -39,6 +39,7 @@ from engine.rehearsal.http_server import Exchange, HTTPRequest
 from engine.rehearsal.ledger import Entry
 from engine.rehearsal.plan import make_plan
 from engine.rehearsal.seen import Seen, Wire
+from engine.run.agents import Agent
 from engine.run.driver import Driver
 from engine.run.result import OpenRequest
 from engine.run.timers import system_clock
@@ -57,7 +58,8 @@ class World:
     """One run. ``fails`` are tools that never work, ``slow`` those that take so many ms, ``delay`` is that of all else.
 
     ``grants``: people say yes to what is asked, else no. ``cancel_at``: they cancel the run when the server has got so
-    many requests of it. ``together``: so many tools at a time, whose ends come in any order.
+    many requests of it. ``together``: so many things at a time, whose ends come in any order.
+    ``agents``: it may delegate to ``explore``, who is a client too.
     """
 
     name: str
@@ -70,6 +72,7 @@ class World:
     cancel_at: int = 0
     together: int = 1
     status: str = "completed"
+    agents: bool = False
 
 
 def _asks(tool: str, **args: Any) -> ScriptedReply:
@@ -80,6 +83,20 @@ def _says(text: str = "It is 42.") -> ScriptedReply:
     return ScriptedReply(text=text, times="always")
 
 
+def _task(task: str) -> dict[str, Any]:
+    return {"agent": "explore", "task": task}
+
+
+def _delegates(task: str) -> ScriptedReply:
+    return ScriptedReply(tool="delegate", args=_task(task))
+
+
+_TREE = (
+    'policy "NAME" lang 1\nlimits {\n  llm_calls  9  per subtree  then finalize\n}\n'
+    "agents {\n  children  2\n  carve     llm_calls\n}\n"
+    'agent "explore" {\n  llm_calls  2  per subtree  then finalize "Report."\n}\n'
+)
+"""Two children with a part of the calls each; a third is refused."""
 _WORLDS = (
     World("short", 'policy "short" lang 1\n', (_says(),)),
     World(
@@ -158,6 +175,32 @@ _WORLDS = (
         cancel_at=3,
         status="cancelled",
     ),
+    World(
+        "tree",
+        _TREE.replace("NAME", "tree"),
+        (
+            ScriptedReply(tool="search", args={"q": "below"}, when=When(model="explore")),
+            ScriptedReply(text="Found below.", when=When(model="explore"), times="always"),
+            _delegates("Part one."),
+            _delegates("Part two."),
+            _delegates("Too much."),
+            _says(),
+        ),
+        clients=("main", "explore"),
+        agents=True,
+    ),
+    World(
+        "trees",
+        _TREE.replace("NAME", "trees"),
+        (
+            ScriptedReply(text="Found below.", when=When(model="explore"), times="always"),
+            ScriptedReply(calls=tuple(ScriptedCall("delegate", _task(f"Part {n}.")) for n in "ab")),
+            _says(),
+        ),
+        clients=("main", "explore"),
+        together=2,
+        agents=True,
+    ),
 )
 WORLDS = {world.name: world for world in _WORLDS}
 NAMES = tuple(name for name in WORLDS if name != "short")
@@ -180,7 +223,9 @@ def driver_of(name: str, url: str, *, other: bool = False, **options: Any) -> Dr
     if other and "limits" in here.policy:
         text = here.policy.replace("llm_calls", "tool_calls  77\n  llm_calls", 1)
     clients = {client: from_spec(f"openai:{client}", base_url=f"{url}/v1", name=client) for client in here.clients}
-    return Driver(policy_lang.loads(text), clients, _tools(url), **options)
+    tools = _tools(url)
+    below = [Agent("explore", "looks things up", "You look things up.", client="explore", tools=tools[:1])]
+    return Driver(policy_lang.loads(text), clients, tools, agents=below if here.agents else (), **options)
 
 
 def _tools(url: str) -> list[Callable[..., Any]]:

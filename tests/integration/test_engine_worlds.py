@@ -18,4 +18,5 @@ def test_a_world_comes_to_the_same_with_the_driver_and_in_memory(name, tmp_path)
     here = world(name)
     assert driver.result.status == here.status
     assert came(driver, here.together) == reference(name, "run")
-    check_trace(policy_lang.loads(here.policy), pairs(driver)).assert_all()
+    if not here.agents:
+        check_trace(policy_lang.loads(here.policy), pairs(driver)).assert_all()
