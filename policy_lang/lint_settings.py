@@ -32,6 +32,10 @@ LEVELS: Final = (OFF, *reversed(SEVERITIES))
 WARNED: Final = ("P304", "P312", "P313", "P315", "P323", "P335", "P900", "P901", "P902")
 """Warnings that are found while files are read and merged, and by no rule: their level can be set all the same."""
 
+_STRING: Final = re.compile(r"#.*|\"[^\"\n]*\"|'[^'\n]*'")
+"""A text, or a comment, which may have quotes of its own."""
+_VALUE: Final = re.compile(r"[ \t]*=[ \t]*(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*'|[^\s#,}]+)")
+
 _LISTS: Final = ("tools", "clients", "host", "no_allow")
 KEYS: Final = (*_LISTS, "levels", "ignore")
 
@@ -165,7 +169,7 @@ class _Reader:
             if level in LEVELS:
                 yield code, level
             else:
-                self._wrong(("levels",), code, f"a level is {quoted(LEVELS)}", "", _near(level, LEVELS))
+                self._wrong(("levels",), code, f"a level is {quoted(LEVELS)}", "", _near(level, LEVELS), value="")
 
     def _ignored(self, table: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
         for pattern, codes in self._table("ignore", table):
@@ -176,25 +180,26 @@ class _Reader:
         if isinstance(table, dict):
             yield from table.items()
         else:
-            self._wrong((), key, f"`{key}` is a table", f"write `[{'.'.join((*self.prefix, key))}]`")
+            self._wrong((), key, f"`{key}` is a table", f"write `[{'.'.join((*self.prefix, key))}]`", value="")
 
     def _texts(self, table: tuple[str, ...], key: str, value: Any) -> list[str] | None:
         if isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value):
             return value
-        self._wrong(table, key, f"`{key}` takes a list of texts", 'write it as in `["one", "two"]`')
+        self._wrong(table, key, f"`{key}` takes a list of texts", 'write it as in `["one", "two"]`', value="")
         return None
 
     def _code(self, table: tuple[str, ...], key: str, code: str) -> bool:
-        """Is it the code of something that is not always an error?"""
+        """Is it the code of something that is not always an error? It is the key itself, or in the list behind it."""
         from policy_lang.catalogue import find
 
+        value = None if code == key else code
         if code in BY_CODE or code in WARNED:
             return True
         if find(code) is None:
             near = _near(code, BY_CODE)
-            self._wrong(table, key, f"no finding has the code `{code}`", "codes are written as in `P319`", near)
+            self._wrong(table, key, f"no finding has the code `{code}`", "codes are written as in `P319`", near, value)
         else:
-            self._wrong(table, key, f"`{code}` is an error, which no setting changes", "remove it")
+            self._wrong(table, key, f"`{code}` is an error, which no setting changes", "remove it", value=value)
         return False
 
     def _abilities(self, names: Collection[str]) -> bool:
@@ -203,7 +208,7 @@ class _Reader:
         unknown = [name for name in names if name not in ABILITIES]
         for name in unknown:
             known = f"known: {quoted(ABILITIES, 'and')}"
-            self._wrong((), "host", f"unknown ability `{name}` of a host", known, _near(name, ABILITIES))
+            self._wrong((), "host", f"unknown ability `{name}` of a host", known, _near(name, ABILITIES), name)
         return not unknown
 
     # ---- findings and their places
@@ -215,9 +220,32 @@ class _Reader:
         help = f"did you mean `{near}`?" if near else f"known: {quoted(known, 'and')}"
         self.report.error("P410", f"unknown {what} `{key}`", span, "nothing knows it", help=help, fix=fix)
 
-    def _wrong(self, table: tuple[str, ...], key: str, message: str, help: str, near: str | None = None) -> None:
+    def _wrong(
+        self,
+        table: tuple[str, ...],
+        key: str,
+        message: str,
+        help: str,
+        near: str | None = None,
+        value: str | None = None,
+    ) -> None:
+        """``value`` is the text in the key's value that is wrong, "" for the value itself, ``None`` for the key."""
         help = f"did you mean `{near}`?" if near else help
-        self.report.error("P410", message, self._place(table, key), "", help=help)
+        span = self._place(table, key)
+        span = span if value is None else self._value(span, value)
+        self.report.error("P410", message, span, "", help=help)
+
+    def _value(self, key: Span, wanted: str) -> Span:
+        """A text in the value that is written behind a key, or the value itself; the key where it is not found."""
+        text = self.source.text
+        value = _VALUE.match(text, key.end)
+        if value is None:
+            return key
+        found = next(
+            (m for m in _STRING.finditer(text, *value.span(1)) if m[0][0] != "#" and m[0][1:-1] == wanted), None
+        )
+        start, end = found.span() if found and wanted else value.span(1)
+        return Span(self.source, start, end)
 
     def _place(self, table: tuple[str, ...], key: str) -> Span:
         """Where a key of a table stands; the table's header for the key ""; the top where it is not found."""

@@ -180,13 +180,21 @@ def test_declared_clients(tmp_path: Path) -> None:
 
 SETTINGS_MISTAKES = [
     ('[lint]\ntool = ["a"]\n', "2:1", "unknown setting `tool`", "did you mean `tools`?"),
-    ('[lint]\ntools = "a"\n', "2:1", "`tools` takes a list of texts", 'write it as in `["one", "two"]`'),
-    ('[lint.levels]\nP355 = "of"\n', "2:1", "a level is `off`, `note`, `warning` or `error`", "did you mean `off`?"),
+    ('[lint]\ntools = "a"\n', "2:9", "`tools` takes a list of texts", 'write it as in `["one", "two"]`'),
+    ('[lint.levels]\nP355 = "of"\n', "2:8", "a level is `off`, `note`, `warning` or `error`", "did you mean `off`?"),
     ('[lint.levels]\nP391 = "off"\n', "2:1", "no finding has the code `P391`", "did you mean `P301`?"),
-    ('[lint]\nlevels = "off"\n', "2:1", "`levels` is a table", "write `[lint.levels]`"),
-    ('[lint.ignore]\n"x/*" = ["P201"]\n', "2:1", "`P201` is an error, which no setting changes", "remove it"),
+    ('[lint]\nlevels = "off"\n', "2:10", "`levels` is a table", "write `[lint.levels]`"),
+    ('[lint.ignore]\n"x/*" = ["P201"]\n', "2:10", "`P201` is an error, which no setting changes", "remove it"),
     ("[[lint.levels]]\n", "1:3", "`levels` is a table", "write `[lint.levels]`"),
-    ('[lint]\nhost = ["vetto"]\n', "2:1", "unknown ability `vetto` of a host", "did you mean `veto`?"),
+    ('[lint]\nhost = ["vetto"]\n', "2:9", "unknown ability `vetto` of a host", "did you mean `veto`?"),
+    (
+        '[lint]\nhost = [\n  "veto", # "gaet"\n  "gaet"]\n',
+        "4:3",
+        "unknown ability `gaet` of a host",
+        "did you mean `gate`?",
+    ),
+    ("[lint]\nno_allow=[ 'P319', 'P36' ]\n", "2:20", "no finding has the code `P36`", "did you mean `P326`?"),
+    ("[lint]\ntools = 5 # five\n", "2:9", "`tools` takes a list of texts", 'write it as in `["one", "two"]`'),
     ("[lint]\ntools = [\n", "2:10", "not valid TOML: invalid value", ""),
 ]
 
