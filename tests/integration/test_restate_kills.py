@@ -13,6 +13,7 @@ from engine.runtimes.restate import RestateRuntime
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.slow]
 RUNS = 6
+KILLED = ("plain", "breaker", "retry_fallback", "approval", "tree")
 MANY = 10_000
 AT_ONCE = 200
 
@@ -50,9 +51,7 @@ async def killing(who, restate, worker, draws):
             await asyncio.to_thread(each.start)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ORDERED if name in ("breaker", "approval", "retry_fallback", "plain")]
-)
+@pytest.mark.parametrize("name", [name for name in ORDERED if name in KILLED])
 @pytest.mark.parametrize("who", ["worker", "server", "both"])
 def test_killed_at_random_it_comes_to_the_same(name, who, tmp_path):
     draws = random.Random(f"{name} {who}")
