@@ -234,19 +234,26 @@ def _now() -> int:
     return workflow.time_ns() // 1_000_000
 
 
-class _Run:
+class Run:
     """What a run does and can be told, for the workflow that Temporal knows."""
 
     def __init__(self) -> None:
-        self._inbox: list[Happening] = []
+        self.inbox: list[Happening] = []
         self._environment: TemporalEnvironment | None = None
         self._began = Report("", "running", 0, Used())
 
-    def _worker(self) -> Worker:
+    def worker(self, order: Order) -> Worker:
+        """What this process brings to the run."""
         return here.worker(workflow.info().task_queue)
 
-    async def _run(self, task: Task) -> End:
-        order, worker = task.order, self._worker()
+    def stands(self) -> Report:
+        """Where the run stands."""
+        return (self._environment and self._environment.report) or self._began
+
+    async def executed(self, task: Task) -> End:
+        """Drive the run to its end, or go on in a fresh execution."""
+        order = task.order
+        worker = self.worker(order)
         self._began = Report(order.spec.run, "running", order.spec.started, Used())
         worker.role(order)  # where this worker does not have the run's core it is left to others
         refusal = await workflow.execute_local_activity(
@@ -255,30 +262,30 @@ class _Run:
         if refusal:
             raise ApplicationError(refusal, type=REFUSED, non_retryable=True)
         texts = Texts(dict(order.contents))
-        self._environment = TemporalEnvironment(task, texts, self._inbox)
+        self._environment = TemporalEnvironment(task, texts, self.inbox)
         ended = await execute(order, worker, self._environment, texts, Contents(texts))
         if isinstance(ended, Order):
-            late = tuple(signal for signal in self._inbox if isinstance(signal, Signal))
+            late = tuple(signal for signal in self.inbox if isinstance(signal, Signal))
             workflow.continue_as_new(structs.replace(task, order=structs.replace(ended, held=(*ended.held, *late))))
         return ended
 
 
 @workflow.defn(name=WORKFLOW)
-class PolicyRun(_Run):
+class PolicyRun(Run):
     """A run, from its order to its end."""
 
     @workflow.run
     async def run(self, task: Task) -> End:
-        return await self._run(task)
+        return await self.executed(task)
 
     @workflow.signal
     def cancel(self, cancel: Cancel) -> None:
-        self._inbox.append(cancel)
+        self.inbox.append(cancel)
 
     @workflow.signal
     def answer(self, answered: Answered) -> None:
-        self._inbox.append(answered)
+        self.inbox.append(answered)
 
     @workflow.query
     def report(self) -> Report:
-        return (self._environment and self._environment.report) or self._began
+        return self.stands()
