@@ -15,9 +15,12 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+
+if TYPE_CHECKING:
+    from engine.runtimes.dbos import Settings
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,10 +63,10 @@ async def serving(world: str, url: str, database: str, **options: object) -> Asy
             await task
 
 
-def _settings(concurrency: int):
+def _settings(concurrency: int, lease_ms: int = LEASE_MS) -> Settings:
     from engine.runtimes.dbos import Settings
 
-    return Settings(concurrency=concurrency, lease_ms=LEASE_MS, tick_ms=20, poll_ms=20)
+    return Settings(concurrency=concurrency, lease_ms=lease_ms, tick_ms=20, poll_ms=20)
 
 
 def unused(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
@@ -101,6 +104,7 @@ def main() -> None:
     parser.add_argument("--shifted", action="store_true", help="deciding under other step numbers")
     parser.add_argument("--semantics", type=int, help="with a core of other semantics")
     parser.add_argument("--concurrency", type=int, default=20)
+    parser.add_argument("--lease", type=int, default=LEASE_MS)
     parser.add_argument("--log", help="a file for the decision log")
     asyncio.run(_served(parser.parse_args()))
 
@@ -116,7 +120,7 @@ async def _served(arguments: argparse.Namespace) -> None:
     if arguments.semantics:
         execution.SEMANTICS_VERSION = worker.SEMANTICS_VERSION = arguments.semantics
     driver = driver_of(arguments.world, arguments.url, other=arguments.other, log=arguments.log)
-    await serve(driver, arguments.database, settings=_settings(arguments.concurrency))
+    await serve(driver, arguments.database, settings=_settings(arguments.concurrency, arguments.lease))
 
 
 if __name__ == "__main__":

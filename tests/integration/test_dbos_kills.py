@@ -84,8 +84,8 @@ async def begun(server):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *(("sqlite", name) for name in ("plain", "together", "retry_fallback", "approval")),
-        *(("postgresql", name) for name in ("plain", "breaker", "extension", "cancelled")),
+        *(("sqlite", name) for name in ("plain", "together", "retry_fallback", "approval", "trees")),
+        *(("postgresql", name) for name in ("plain", "breaker", "extension", "cancelled", "tree")),
     ],
 )
 def test_workers_die_and_others_go_on(kind, name, tmp_path, request):
