@@ -63,3 +63,8 @@ def encoded(act: AnyAct) -> str:
 def decoded(text: str) -> AnyAct:
     """The act of ``encoded``'s JSON. Raises ``ValueError`` for anything else."""
     return _decoder.decode(text)
+
+
+def taken_up(tree: str) -> str:
+    """What to do with a tree of a host, for the message to somebody who wants to resume or cancel one of its runs."""
+    return f"its program takes it up with `Runtime(driver).resume({tree!r})`, and ends it with `close`"

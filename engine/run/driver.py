@@ -14,6 +14,7 @@ from engine.clients.base import Client
 from engine.core.messages import Message
 from engine.core.policy import Policy
 from engine.core.step import Compiled
+from engine.run.acts import taken_up
 from engine.run.agents import Agent, Role, registered
 from engine.run.approvals import Approver
 from engine.run.checked import all_there, compiled_of, some_tokens
@@ -268,6 +269,8 @@ class Driver:
         if self.journal is None:
             raise RunError("this driver has no journal to resume from: pass `journal=`")
         record = self.journal.record(run_id)
+        if self.journal.acts(record.top):
+            raise RunError(f"run {run_id} is one of a tree that a host drives by itself: {taken_up(record.top)}")
         if record.top != run_id:
             raise RunError(f"run {run_id} is one of the tree below run {record.top}: resume that one")
         in_tree = bool(self._role.agents) or record.node is not None

@@ -90,7 +90,9 @@ def _resume(args: argparse.Namespace) -> int:
     from policy_lang.cli import run as running
 
     with opened(args.journal, read_only=True) as store:
-        args.resume = chosen_run(store, args.id).run
+        record = chosen_run(store, args.id)
+        _no_hosts(store, record)
+        args.resume = record.run
     args.file = args.question = args.system = args.max_output = args.thread = args.root = None
     args.set = []
     return running.run(args, "policy runs resume")
@@ -103,6 +105,7 @@ def _cancel(args: argparse.Namespace) -> int:
 
     with opened(args.journal, read_only=False) as store:
         record = chosen_run(store, args.id)
+        _no_hosts(store, record)
         if record.root is not None:
             raise NotFound(
                 f"run {record.run} is one of the tree below run {record.top}, ended as a whole: cancel that one"
@@ -123,6 +126,14 @@ def _cancel(args: argparse.Namespace) -> int:
     else:
         print("\n".join(f"run {each.run}: {each.status}" for each in ended))
     return CLEAN
+
+
+def _no_hosts(store: SqliteStore, record: RunRecord) -> None:
+    """Only a host's program can go on with what it drives by itself. Raises ``NotFound``."""
+    from engine.run.acts import taken_up
+
+    if store.acts(record.top):
+        raise NotFound(f"run {record.run} is one of a tree that a host drives by itself: {taken_up(record.top)}")
 
 
 def _end(store: SqliteStore, record: RunRecord, cause: str) -> None:
