@@ -41,7 +41,7 @@ class Engine(NamedTuple):
 
 
 ENGINES: Mapping[str, Engine] = {
-    "dbos": Engine("DBOS", ("dbos",), ("dbos",), "", {}, {}, opens="DBOSRuntime"),
+    "dbos": Engine("DBOS", ("dbos",), ("dbos",), "", {"queue": "queue"}, {}, opens="DBOSRuntime"),
     "restate": Engine(
         "Restate",
         ("restate", "hypercorn"),
@@ -56,7 +56,7 @@ ENGINES: Mapping[str, Engine] = {
         ("temporalio",),
         ("temporalio",),
         "127.0.0.1:7233",
-        {"queue": "queue", "namespace": "namespace"},
+        {"queue": "queue", "namespace": "namespace", "contents": "contents"},
         {},
         ("TEMPORAL_API_KEY", "api_key"),
     ),
@@ -74,9 +74,14 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         help="where it is: Restate's ingress (default: http://127.0.0.1:8080), Temporal's server (default: "
         "127.0.0.1:7233), the database of DBOS (sqlite:///FILE or postgresql://USER@HOST/NAME)",
     )
-    add("--queue", metavar="NAME", help="Restate, Temporal: the name under which the workers of this policy serve")
+    add("--queue", metavar="NAME", help="the name under which the workers of this policy serve")
     add("--admin", metavar="URL", help="Restate: where it is administered (default: port 9070 of the same host)")
     add("--namespace", metavar="NAME", help="Temporal: the namespace")
+    add(
+        "--contents",
+        metavar="WHERE",
+        help="Temporal: where all of its workers keep what runs say, a file or postgresql://USER@HOST/NAME",
+    )
 
 
 def add_worker(parser: argparse.ArgumentParser) -> None:

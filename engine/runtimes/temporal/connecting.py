@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,5 +54,7 @@ def reaching(address: str) -> Iterator[None]:
 
 
 def _brief(exc: BaseException) -> str:
-    text = str(exc).strip().splitlines()
-    return text[0][:300] if text else type(exc).__name__
+    """What is wrong, without the layers that it came through."""
+    text = str(exc).strip()
+    inner = re.findall(r'message: "([^"]+)"', text)
+    return (inner[-1] if inner else text or type(exc).__name__).splitlines()[0][:300]
