@@ -56,5 +56,5 @@ def reaching(address: str) -> Iterator[None]:
 def _brief(exc: BaseException) -> str:
     """What is wrong, without the layers that it came through."""
     text = str(exc).strip()
-    inner = re.findall(r'message: "([^"]+)"', text)
+    inner = re.findall(r'(?:message|error): "([^"]+)"', text)
     return (inner[-1] if inner else text or type(exc).__name__).splitlines()[0][:300]

@@ -7,6 +7,8 @@ too large for Temporal's own record are nowhere else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sqlite3
 import threading
 from collections import OrderedDict
@@ -25,6 +27,7 @@ from temporalio.converter import (
 )
 
 from engine.core.canonical import content_ref
+from engine.run.errors import RunError
 
 LARGE: Final = 128 * 1024
 """Payloads of so many bytes are kept here instead of in Temporal's record, which refuses those over 2 MB."""
@@ -124,12 +127,26 @@ class PostgresContents:
 
 
 def opened(where: str) -> SharedContents:
-    """The contents at a path or a ``postgresql://`` address. Raises ``OSError`` or what the database raises."""
+    """The contents at a path or a ``postgresql://`` address; a file that is not there is made, for its owner only.
+
+    Raises:
+        RunError: they cannot be opened.
+    """
     if where.startswith(("postgresql://", "postgres://")):
-        return PostgresContents(where)
-    path = Path(where)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return SqliteContents(path)
+        try:
+            return PostgresContents(where)
+        except ModuleNotFoundError:
+            raise RunError("contents in PostgreSQL need psycopg: pip install 'psycopg[binary]>=3.2'") from None
+        except Exception as exc:  # psycopg's own, which only this place imports
+            shown = where.rpartition("@")[2]  # an address may have a password in it
+            raise RunError(f"contents at {shown}: {str(exc).splitlines()[0]}") from None
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o600))
+        return SqliteContents(Path(where))
+    except (OSError, sqlite3.Error) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise RunError(f"{where}: contents cannot be kept there ({reason.lower()}); name another file") from None
 
 
 class Known:

@@ -55,6 +55,7 @@ async def serve(
 
     Raises:
         RuntimeUnreachableError: there is no server.
+        RunError: contents cannot be kept where they should be.
         ValueError: this process serves the queue already, with another driver.
     """
     shared = None if contents is None else opened(contents)
