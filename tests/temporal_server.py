@@ -49,6 +49,11 @@ class Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """Its exit code, once it has ended."""
+        return self._process.returncode
+
     def kill(self, how: int = signal.SIGKILL) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, how)
