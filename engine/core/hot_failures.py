@@ -68,8 +68,8 @@ def _by_reason(core: Core) -> dict[str, FailurePlan]:
 
 
 def _plans(core: Core) -> list[FailurePlan]:
-    meant = set(_by_reason(core).values())
-    return [plan for plan in core.switching.plans if plan in meant]
+    meant = {plan.index for plan in _by_reason(core).values()}
+    return [plan for plan in core.switching.plans if plan.index in meant]
 
 
 def _rule(core: Core, plan: FailurePlan) -> Rule:
