@@ -16,15 +16,13 @@ from engine.core.machine.build import build
 from engine.core.machine.expr import And, Eq, Expr, Field, Le, Lit, Not, Or, Var
 from engine.core.machine.laws import Laws, laws_of
 from engine.core.machine.machine import Grant, Machine, Phase, Refill, Rule, Sort, Spend
-from engine.core.machine.plan import plans_of
 from engine.core.policy import Policy
-from engine.verify.atomic import is_atomic
 from engine.verify.cycles import Edge
 from engine.verify.endless import Move, endless, spent_by
 from engine.verify.many import ROUND, Numbers, State
 from engine.verify.small_numbers import MANY, with_small_numbers
 from engine.verify.successors import IMPOSSIBLE, names_of, successors
-from engine.verify.whole_rounds import call_by_call
+from engine.verify.whole_rounds import any_size
 
 _CHUNK = 256
 """States between two looks at the budget."""
@@ -71,7 +69,7 @@ def saturate(
     """
     started = time.perf_counter()
     small = with_small_numbers(policy)
-    machine, laws = judging_any_round(made(small), small), watched(small)
+    machine, laws = any_size(made(small), small), watched(small)
     if outside := outside_fragment(machine, laws):
         return Saturation(0, 0, time.perf_counter() - started, cut=outside)
     search = Search(small, machine, laws)
@@ -87,11 +85,6 @@ def saturate(
         cut=cut or drifted,
         seconds=time.perf_counter() - started,
     )
-
-
-def judging_any_round(machine: Machine, policy: Policy) -> Machine:
-    """The machine with rounds that are judged call by call, also where ``atomic`` limits refuse whole ones."""
-    return call_by_call(machine, plans_of(policy)) if is_atomic(machine) else machine
 
 
 def outside_fragment(machine: Machine, laws: Laws) -> str:

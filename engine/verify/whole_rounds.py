@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from engine.core.machine.expr import And, Eq, Expr, Field, Le, Lit, Not, Or, Var, all_of
 from engine.core.machine.machine import Effect, FieldDef, Machine, Rule, Set, Sort, Variable
-from engine.core.machine.plan import Plan
+from engine.core.machine.plan import Plan, plans_of
+from engine.core.policy import Policy
+from engine.verify.atomic import is_atomic
 from engine.verify.successors import IMPOSSIBLE
 
 _FIELD = "round_refused"
@@ -21,6 +23,11 @@ REFUSED = "round_in_hand_refused"
 """1 + the atomic limit that refuses the round in hand; 0: none does."""
 
 _REFUSING = "refusing"
+
+
+def any_size(machine: Machine, policy: Policy) -> Machine:
+    """The machine with rounds that are judged call by call, also where ``atomic`` limits refuse whole ones."""
+    return call_by_call(machine, plans_of(policy)) if is_atomic(machine) else machine
 
 
 def call_by_call(machine: Machine, plans: Sequence[Plan]) -> Machine:

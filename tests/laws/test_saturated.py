@@ -15,8 +15,9 @@ from engine.core.machine.machine import Phase, Sort
 from engine.core.policy import Ask, Extend, FailureRule, Fallback, Finalize, Limit, Policy, Retry, ToolRule
 from engine.testing.drawn_policies import error_policies, policies
 from engine.verify.explore import reachable
-from engine.verify.saturated import Saturation, Search, judging_any_round, outside_fragment, saturate
+from engine.verify.saturated import Saturation, Search, outside_fragment, saturate
 from engine.verify.small_numbers import MANY, with_small_numbers
+from engine.verify.whole_rounds import any_size
 
 STATES = 20_000
 MANY_POLICIES = 900 if os.environ.get("LAWS_PROFILE") in ("thorough", "slow") else 30
@@ -38,7 +39,7 @@ def test_they_are_for_very_many_policies(policy: Policy) -> None:
 def contained(policy: Policy) -> bool:
     """False where it would take too long to see."""
     small = with_small_numbers(policy)
-    machine, laws = judging_any_round(build(small), small), laws_of(small)
+    machine, laws = any_size(build(small), small), laws_of(small)
     search = Search(small, machine, laws)
     if outside_fragment(machine, laws) or search.run(60_000, float("inf")):
         return False

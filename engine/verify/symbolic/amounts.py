@@ -26,6 +26,7 @@ from engine.verify.symbolic.numbers import marked
 from engine.verify.symbolic.solver import Asking, OutOfTime, Terms
 from engine.verify.symbolic.subject import MODEL, SYMBOLS, Subject
 from engine.verify.symbolic.terms import Term, Truth, either, eq, every, le, minus, no, plus, some, symbol
+from engine.verify.whole_rounds import any_size
 from engine.verify.world import around
 
 Numbers = Mapping[str, int]
@@ -75,7 +76,7 @@ class Admission:
 
     def __init__(self, policy: Policy, until: float, made: Callable[[Policy], Machine] = build) -> None:
         numbers = marked(policy)
-        machine = around(made(numbers.policy), numbers.policy, FREE)
+        machine = around(any_size(made(numbers.policy), numbers.policy), numbers.policy, FREE)
         self._encoding = encode(machine, laws_of(numbers.policy), numbers)
         self._calls = [r for r in self._encoding.reactions if r.event in ("call", "attempt")]
         names = set(self._encoding.names) | set(numbers.symbols)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from engine.core.machine.laws import Laws
 from engine.core.machine.machine import Count, EventKind, Grant, Machine, Phase, Refill, Rule, Set, Sort, Spend, Update
-from engine.verify.atomic import is_atomic
 from engine.verify.choices import Open, Partly
 from engine.verify.observe import observe
 from engine.verify.successors import FAILING, HELD, IMPOSSIBLE, JUDGED, names_of
@@ -29,9 +28,6 @@ from engine.verify.symbolic.terms import (
     plus,
     symbol,
 )
-
-REFUSED = "round_refused_as_a_whole"
-"""1 + the atomic limit that refuses the round in hand: known before its first call is judged, as in ``step``."""
 
 OVER = 2
 """Value of ``JUDGED`` once no further call of a round follows."""
@@ -81,15 +77,15 @@ class Encoding:
 
 
 def encode(machine: Machine, laws: Laws, marked: Marked) -> Encoding:
-    """Everything that can happen. The machine and the laws must be those of the marked policy."""
+    """Everything that can happen. The machine and the laws must be those of the marked policy; its rounds are judged
+    call by call (``whole_rounds``)."""
     return _Encoder(machine, laws, marked).encode()
 
 
 class _Encoder:
     def __init__(self, machine: Machine, laws: Laws, marked: Marked) -> None:
         self.machine, self.laws, self.marked = machine, laws, marked
-        self.atomic = is_atomic(machine)
-        self.names = (*names_of(machine, laws), *((REFUSED,) if self.atomic else ()))
+        self.names = names_of(machine, laws)
         self.state: dict[str, Term] = {name: symbol(name) for name in self.names}
         self.asks = any(1 in f.values for f in machine.events["tool"].fields if f.name == "asks")
         self.kept = {v.name for v in machine.variables if v.sort is not Sort.METER}
@@ -153,12 +149,10 @@ class _Encoder:
         fields = Partly(known, tried)  # type: ignore[arg-type]
         names_here = Names({**self.state, "phase": phase}, fields, self.marked.meaning)
         before: list[Truth] = [self._may(kind, phase), *self._bounds(known)]
-        if kind.name == "tool" and self.atomic:
-            before.append(eq(self.state[REFUSED], names_here.fields["round_refused"]))
         for rule in self.machine.rules[kind.name]:
             guard = names_here.truth(rule.guard)
             when = every((*before, guard))
-            if when is not False and not self._given_up(kind, rule, known):
+            if when is not False and not self._given_up(kind, rule):
                 yield from self._reaction(kind, phase, rule, fields, when, known)
             if guard is True:
                 return
@@ -168,16 +162,9 @@ class _Encoder:
         """What is known of fields that are symbols: none is negative."""
         return [le(0, value) for value in known.values() if isinstance(value, str)]
 
-    def _given_up(self, kind: EventKind, rule: Rule, known: Mapping[str, Term]) -> bool:
-        """``step`` gives a judging up where a person is to be asked, and judges a round anew where it is refused."""
-        if rule.effect.kind == IMPOSSIBLE:
-            return True
-        if kind.name != "tool":
-            return False
-        if rule.effect.kind == "suspend":
-            return True
-        whole = rule.effect.word == "tool_calls" and self.laws.plans[rule.effect.limit].limit.atomic
-        return whole and known.get("round_refused") == 0
+    def _given_up(self, kind: EventKind, rule: Rule) -> bool:
+        """It cannot come, or ``step`` gives the judging of a round up because a person is to be asked."""
+        return rule.effect.kind == IMPOSSIBLE or (kind.name == "tool" and rule.effect.kind == "suspend")
 
     def _may(self, kind: EventKind, phase: int) -> Truth:
         """When the event can come, as far as the machine's own variables do not say."""
@@ -205,15 +192,7 @@ class _Encoder:
         broken, ghosts = self._watched(kind, rule, fields)
         after |= ghosts | self._beside(kind, rule)
         symbols = tuple(sorted(name[1:-1] for name in known.values() if isinstance(name, str)))
-        made = Reaction(kind.name, phase, rule, (dict(known),), when, after, broken, symbols)
-        if kind.name == "round" and self.atomic and made.to == Phase.JUDGING:
-            refusing = next(f.values for f in self.machine.events["tool"].fields if f.name == "round_refused")
-            for value in refusing:
-                yield Reaction(
-                    kind.name, phase, rule, made.fields, when, {**after, REFUSED: value}, broken, made.symbols
-                )
-        else:
-            yield made
+        yield Reaction(kind.name, phase, rule, (dict(known),), when, after, broken, symbols)
 
     def _updated(self, update: Update, old: Term, fields: Mapping[str, Term]) -> Term:
         numbers = Names({}, fields, self.marked.meaning)

@@ -20,9 +20,10 @@ from engine.core.vocabulary import RESOURCES
 from engine.verify.explore import Origin, Search
 from engine.verify.small_numbers import with_small_numbers
 from engine.verify.successors import JUDGED, names_of
-from engine.verify.symbolic.encoding import REFUSED, Encoding
+from engine.verify.symbolic.encoding import Encoding
 from engine.verify.symbolic.solver import OutOfTime
 from engine.verify.symbolic.terms import Term, Truth, eq, every, le, minus, no, some
+from engine.verify.whole_rounds import REFUSED
 
 Values = tuple[int, ...]
 
@@ -88,21 +89,41 @@ Made = Callable[[Policy], Machine]
 _FEW = 60
 """States of one level that are followed, where not all are."""
 
-_STATES, _SECONDS = 6_000, 10.0
-"""States of one small policy that are looked at, and time for all of them."""
+_FAR = 12_000
+"""States of a simple world that are looked at."""
+
+_STATES, _SHARE = 6_000, 0.4
+"""States of one small policy that are looked at, and the part of the time that is left for all of them."""
 
 
-def samples(policy: Policy, made: Made, until: float, watched: Callable[[Policy], Laws] = laws_of) -> Iterator[Sample]:
-    """States of runs with tiny limits, by policy."""
-    until = min(until, time.perf_counter() + _SECONDS)
+def samples(
+    policy: Policy, made: Made, simple: Made, until: float, watched: Callable[[Policy], Laws] = laws_of
+) -> Iterator[Sample]:
+    """States of runs with tiny limits, by policy. ``simple`` makes the same machine in a world in which less happens:
+    where there are more states than are looked at, those that are far from the start are found there."""
+    began = time.perf_counter()
+    until = began + max(0.0, until - began) * _SHARE
     for small in tiny(with_small_numbers(policy)):
         if time.perf_counter() >= until:
             return
         machine, laws = made(small), watched(small)
         search = Search(machine, laws, 2, apart=True)
-        if search.run(_STATES, until):
+        cut = search.run(_STATES, until)
+        if cut:
             _go_deeper(search, until)
-        yield Sample(names_of(machine, laws), tuple(search.seen))
+        names = names_of(machine, laws)
+        yield Sample(names, tuple(search.seen))
+        if cut:
+            yield Sample(names, tuple(_far_from_the_start(simple(small), laws, names, until)))
+
+
+def _far_from_the_start(machine: Machine, laws: Laws, names: Sequence[str], until: float) -> Iterator[Values]:
+    """States of a machine that remembers more than these names; what it does not know has not happened."""
+    search = Search(machine, laws, 2, apart=True)
+    search.run(_FAR, until)
+    known = {name: place for place, name in enumerate(names_of(machine, laws))}
+    places = [known.get(name, -1) for name in names]
+    yield from {tuple(state[at] if at >= 0 else 0 for at in places) for state in search.seen}
 
 
 def _go_deeper(search: Search, until: float) -> None:
@@ -124,7 +145,7 @@ def tiny(policy: Policy) -> Iterator[Policy]:
     """The policy with limits so small that a search is short, each of them in turn much smaller than the others."""
     places = [i for i, limit in enumerate(policy.limits) if limit.max and RESOURCES[limit.resource].kind == "counted"]
     choices = [(1,) * len(places), (2,) * len(places)]
-    for usual, other in ((4, 1), (5, 2), (1, 4), (2, 5)):
+    for usual, other in ((4, 1), (5, 2), (1, 4), (2, 5), (7, 1)):
         choices += [tuple(other if i == alone else usual for i in places) for alone in places]
     for numbers in dict.fromkeys(choices):
         given = dict(zip(places, numbers, strict=True))
@@ -157,26 +178,21 @@ def guesses(found: Iterable[Sample], encoding: Encoding, until: float = float("i
         if time.perf_counter() > until:
             raise OutOfTime("its time was over")
         together += guessing.together()
-    if REFUSED in encoding.names and columns:
-        every = {state for phase, states in columns.items() if phase != Phase.ENDED for state in states}
-        together += _within_rounds(names, every, encoding)
+        if phase == Phase.JUDGING:
+            together += _within_rounds(encoding)
     return simple, together
 
 
-def _within_rounds(names: Sequence[str], states: set[Values], encoding: Encoding) -> Iterator[Fact]:
-    """Where rounds are judged as a whole, a search has no states in the midst of one: guessed from all others."""
+def _within_rounds(encoding: Encoding) -> Iterator[Fact]:
+    """What may go with a round that is refused as a whole, which three parts of a state say together."""
     refusing = sorted({x for r in encoding.reactions if isinstance(x := r.after.get(REFUSED), int)})
-    for phase in (Phase.JUDGING, Phase.TOOLS, Phase.STOPPING):
-        guessing = _Guessing(phase, names, states, encoding)
-        yield from guessing.simple()
-        yield from guessing.together()
-        watched = ["open", *(n for p in encoding.laws.plans if p.limit.atomic for n in (p.fuel, p.over, p.step or ""))]
-        classes = [(n, x) for n in watched if n in encoding.names for x in (0, ABOVE_0)]
-        for refused in refusing:
-            for a, b in itertools.combinations(classes, 2):
-                if a[0] != b[0]:
-                    yield Fact(phase, "not_all", ((REFUSED, refused), a, b))
-            yield from (Fact(phase, "not_all", ((REFUSED, refused), a)) for a in classes)
+    watched = ["open", *(n for p in encoding.laws.plans if p.limit.atomic for n in (p.fuel, p.over, p.step or ""))]
+    classes = [(n, x) for n in watched if n in encoding.names for x in (0, ABOVE_0)]
+    for refused in refusing:
+        for a, b in itertools.combinations(classes, 2):
+            if a[0] != b[0]:
+                yield Fact(Phase.JUDGING, "not_all", ((REFUSED, refused), a, b))
+        yield from (Fact(Phase.JUDGING, "not_all", ((REFUSED, refused), a)) for a in classes)
 
 
 class _Guessing:
@@ -202,6 +218,7 @@ class _Guessing:
             yield Fact(self.phase, "is", ((name, value),))
         if set(self.judged) == {0}:
             yield Fact(self.phase, "is", ((JUDGED, 0),))
+        yield from self._in_step()
         for name in self.varying:
             column = self.columns[name]
             yield Fact(self.phase, "least", ((name, min(*column, 1)),))
@@ -216,6 +233,16 @@ class _Guessing:
                 self.same.setdefault(b, a)
             elif {a, b} <= self.encoding.counters:
                 yield from self._apart_in_places(a, b)
+
+    def _in_step(self) -> Iterator[Fact]:
+        """Counters that were always alike and the same number: where that number was chance, they are alike still."""
+        counted = [name for name in self.constant if name in self.encoding.counters]
+        for name in counted:
+            yield Fact(self.phase, "least", ((name, min(self.constant[name], 1)),))
+            yield Fact(self.phase, "least", ((name, 0),))
+        for a, b in itertools.combinations(counted, 2):
+            if self.constant[a] == self.constant[b]:
+                yield Fact(self.phase, "apart", ((a, 0), (b, 0)))
 
     def _apart_in_places(self, a: str, b: str) -> Iterator[Fact]:
         """The same, for places of a ladder."""

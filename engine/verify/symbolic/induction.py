@@ -42,7 +42,7 @@ class Induction:
 
     def _names(self) -> list[str]:
         symbols = {name for reaction in self.encoding.reactions for name in reaction.symbols}
-        numbers = {str(text)[1:-1] for text in self.encoding.initial.values() if isinstance(text, str)}
+        numbers = {name for term in self.encoding.initial.values() for name in _symbols(term)}
         return sorted({*self.encoding.names, *symbols, *numbers, *_symbols(self.encoding.assumed)})
 
     def _formulas(self) -> Iterable[Truth]:
@@ -174,5 +174,5 @@ def _text(value: Term) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _symbols(formula: Truth) -> set[str]:
+def _symbols(formula: Term | Truth) -> set[str]:
     return set(formula.split("|")[1::2]) if isinstance(formula, str) else set()

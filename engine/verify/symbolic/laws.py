@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from engine.core.machine.build import build
 from engine.core.machine.laws import laws_of
-from engine.core.machine.machine import Machine, Phase
+from engine.core.machine.machine import Phase
 from engine.core.policy import Policy
 from engine.core.step import Compiled, compile
 from engine.verify.prove import FREE, Progress, Prover, silent
@@ -24,7 +24,11 @@ from engine.verify.symbolic.induction import Induction
 from engine.verify.symbolic.numbers import Marked, marked
 from engine.verify.symbolic.solver import OutOfTime
 from engine.verify.verdicts import LAWS, Budget, Effort, Verdict
-from engine.verify.world import around
+from engine.verify.whole_rounds import any_size
+from engine.verify.world import World, around
+
+_SIMPLE = World(ancestors=False, pauses=False, plain=True)
+"""A world in which runs come far in few states."""
 
 _PLAYING = 0.5
 """Part of the time that is left for finding a run that breaks what is not proved."""
@@ -55,7 +59,7 @@ def shapes(policy: Policy, made: Made = build) -> list[Encoding]:
 
 
 def _encoded(numbers: Marked, made: Made) -> Encoding:
-    machine = around(made(numbers.policy), numbers.policy, FREE)
+    machine = around(any_size(made(numbers.policy), numbers.policy), numbers.policy, FREE)
     return encode(machine, laws_of(numbers.policy), numbers)
 
 
@@ -114,10 +118,10 @@ def laws_for_all_numbers(
 def _proved(policy: Policy, encoding: Encoding, made: Made, until: float) -> tuple[tuple[Fact, ...], dict[str, str]]:
     """Facts that are kept, and the laws that they do not prove, each with what may be broken."""
 
-    def among(small: Policy) -> Machine:
-        return around(made(small), small, FREE)
+    def among(world: World) -> Made:
+        return lambda small: around(any_size(made(small), small), small, world)
 
-    simple, together = guesses(samples(policy, among, until), encoding, until)
+    simple, together = guesses(samples(policy, among(FREE), among(_SIMPLE), until), encoding, until)
     broken: dict[str, str] = {}
     kept: tuple[Fact, ...] = ()
     for facts in (simple, [*simple, *together]):
