@@ -186,14 +186,14 @@ def _find(states: States, breaker: int, key: str) -> BreakerState | None:
 
 def _sought(states: States, breaker: int, key: str) -> tuple[int, BreakerState | None]:
     """Where the state of a breaker and key stands, or would stand, and what stands there under that name."""
-    first = bisect_left(states, (breaker, key), key=_order) if len(states) > _FEW else 0
-    for place in range(first, len(states)):
-        state = states[place]
+    place = bisect_left(states, (breaker, key), key=_order) if len(states) > _FEW else 0
+    for state in states[place:] if place else states:
         if state.breaker == breaker and state.key == key:
             return place, state
         if state.breaker > breaker or (state.breaker == breaker and state.key > key):
             return place, None
-    return len(states), None
+        place += 1
+    return place, None
 
 
 def _put(states: States, state: BreakerState) -> States:
