@@ -241,15 +241,15 @@ def _noting(core: Core) -> frozenset[int]:
 
 
 def _remembered(core: Core) -> dict[str, str]:
-    """What a run keeps from turn to turn besides its counters: where its calls go, and what its breakers know."""
-    if not (core.switching.switches or core.policy.breakers):
-        return {"SWITCHED": ""}
-    parts = ["more.client", "more.exchange"]
+    """What a run keeps besides its counters: what a ledger has shown, where calls go, and what its breakers know."""
+    parts = ["more.pools is not None"]
+    if core.switching.switches or core.policy.breakers:
+        parts += ["more.client", "more.exchange"]
     if any(breaker.when_open == "hide" for breaker in core.breakers.all):
         parts.append("more.breakers")
     if core.has_thresholds and core.thresholds.uses:
         parts.append(f"more.crossed & ~more.told & {core.thresholds.uses}")
-    return {"SWITCHED": f"or (more is not None and ({' or '.join(parts)}))"}
+    return {"KEPT": f"or (more is not None and ({' or '.join(parts)}))"}
 
 
 _TEMPLATE = """
@@ -263,8 +263,7 @@ def step(state, event):
             phase != READY
             or at < state.at
             or (call is not None and call.id == id)
-            <SWITCHED>
-            or (more is not None and more.pools is not None)
+            <KEPT>
             <CALL_UNUSUAL>
             <CALL_NEAR>
         ):
@@ -294,6 +293,7 @@ def step(state, event):
             or event.call != call.id
             or event.attempt != call.attempt
             or event.estimated
+            or len(calls) > 32  # tuples grow by copying: larger rounds are judged in lists
             <SILENT>
             <UNMETERED>
         ):
@@ -318,7 +318,6 @@ def step(state, event):
                 proposed.kind != "function"
                 or not proposed.registered
                 or proposed.problem
-                or i == 32  # tuples grow by copying: larger rounds are judged in lists
                 <REFUSED>
                 <BROKEN>
                 <TOOL_UNUSUAL>
