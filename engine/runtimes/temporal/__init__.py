@@ -10,12 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.runtimes.temporal.replaying import ReplayError, replay
     from engine.runtimes.temporal.runtime import TemporalRuntime, open_runtime
     from engine.runtimes.temporal.worker import serve
 
-__all__ = ["TemporalRuntime", "open_runtime", "serve"]
+__all__ = ["ReplayError", "TemporalRuntime", "open_runtime", "replay", "serve"]
 
-_WHERE = {"TemporalRuntime": "runtime", "open_runtime": "runtime", "serve": "worker"}
+_WHERE = {
+    "ReplayError": "replaying",
+    "TemporalRuntime": "runtime",
+    "open_runtime": "runtime",
+    "replay": "replaying",
+    "serve": "worker",
+}
 
 
 def __getattr__(name: str) -> Any:
