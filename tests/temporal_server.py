@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,16 +105,21 @@ def worker(name: str, url: str, address: str, folder: Path, *options: str) -> Pr
 
 
 async def main(name: str, url: str, address: str, *options: str) -> None:
-    """Serve a world. Options: ``other`` (policy), ``shifted`` (steps), ``queue=NAME``, ``contents=WHERE``."""
+    """Serve a world. Options: ``other`` (policy), ``shifted`` (steps), ``contents=WHERE``, ``grace=S``."""
     import engine_worlds
 
     from engine.runtimes.temporal import serve
 
     if "shifted" in options:
         engine_worlds.shift_steps()
-    named = dict(option.split("=", 1) for option in options if "=" in option)
+    named: dict[str, Any] = dict(option.split("=", 1) for option in options if "=" in option)
+    if "grace" in named:
+        named["grace"] = float(named["grace"])
     driver = engine_worlds.driver_of(name, url, other="other" in options)
-    await serve(driver, address, **named)
+    serving = asyncio.ensure_future(serve(driver, address, **named))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
 
 
 if __name__ == "__main__":

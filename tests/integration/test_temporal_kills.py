@@ -2,12 +2,11 @@
 
 import asyncio
 import random
+import signal
 import time
 
 import pytest
 from engine_worlds import WorldServer, answer_to, attend, came, driver_of, in_memory, order_of
-
-pytestmark = pytest.mark.slow
 
 pytest.importorskip("temporalio", reason="no Temporal SDK: pip install 'policy-lang[temporal]'")
 
@@ -16,7 +15,9 @@ from temporal_server import Server, worker
 from engine.runtimes.protocol import RuntimeUnreachableError
 from engine.runtimes.temporal import TemporalRuntime
 
-MANY = 500
+pytestmark = pytest.mark.slow
+
+MANY = 2_000
 """Short runs that are begun at once."""
 
 HEARTBEAT_MS = 2_000
@@ -95,7 +96,7 @@ async def killed(stage, victims, draws):
 
 
 @pytest.mark.parametrize("victims", [("worker",), ("server",), ("worker", "server")], ids="+".join)
-@pytest.mark.parametrize("name", ["plain", "breaker", "retry_fallback", "approval", "finalization"])
+@pytest.mark.parametrize("name", ["plain", "breaker", "retry_fallback", "approval", "tree"])
 def test_whoever_dies_the_runs_come_to_the_same(temporal, tmp_path, name, victims):
     draws, runs = random.Random(f"{name} {victims}"), [f"{name}-{i}" for i in range(4)]
 
@@ -139,6 +140,24 @@ def test_a_dead_worker_is_noticed_within_seconds(temporal, tmp_path):
             return took
 
     assert asyncio.run(main()) < 20
+
+
+@pytest.mark.parametrize(("grace", "again"), [("0", 1), ("30", 0)])
+def test_a_worker_that_is_stopped_politely_leaves_its_runs_to_the_others(temporal, tmp_path, grace, again):
+    async def main():
+        with Stage("plain", temporal, tmp_path, delay=2.0) as stage:
+            first = stage.work(f"grace={grace}")
+            end = asyncio.ensure_future(stage.attended("polite"))
+            while not stage.server.sent:
+                await asyncio.sleep(0.02)
+            stage.work()
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(first.kill, signal.SIGTERM)
+            assert first.code == 0
+            assert (await end).result.status == "completed"
+            return stage.server.repeated()
+
+    assert asyncio.run(main()) == again
 
 
 def test_what_was_in_flight_at_a_cancel_when_its_worker_died_is_not_begun_again(temporal, tmp_path):
