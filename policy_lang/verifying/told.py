@@ -71,10 +71,12 @@ def _laws(laws: Sequence[Verdict], paint: Paint) -> list[str]:
 def _everywhere(proof: Proof, paint: Paint) -> list[str]:
     """What holds whatever the limits are, as far as it was not said already; a law broken elsewhere with its run."""
     settled, out = proof.settled(), []
-    proved = [v for v in proof.everywhere if v.result == "proved" and v not in settled]
-    if proved:
-        names = " ".join("and every run ends" if v.kind == "end" else v.name for v in proved)
+    proved = [v for v in proof.everywhere if v.result == "proved" and v.limits == "all" and v not in settled]
+    if names := " ".join("and every run ends" if v.kind == "end" else v.name for v in proved if v.kind != "claim"):
         out += wrapped("all limits", f"{paint(_FOR['all'], 'good')}: {names}", paint)
+    for v in proved:
+        if v.kind == "claim":
+            out += wrapped("all limits", f'{paint(_FOR["all"], "good")}: "{v.name}": {v.says}', paint)
     others = [v for v in proof.everywhere if v.result != "proved"]
     for v in others[:1] if len({v.why for v in others}) == 1 else others:
         word = paint({"refuted": _REFUTED, "unknown": _UNKNOWN}[v.result], _COLOURS[v.result])
