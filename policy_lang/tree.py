@@ -1,83 +1,39 @@
 """The syntax tree: one small record for each statement, line, step and word, each with its span.
 
 Shape only. Names are not looked up here and quantities not judged; a place where recovery had to
-invent something holds a ``Missing``, a statement it could not understand is a ``Broken``.
+invent something holds a ``Missing``, a statement it could not understand is a ``Broken``. Words and steps are kept in
+``tree_words``, and all are known as parts of this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeAlias, dataclass_transform
+from typing import Any, TypeAlias
 
-from policy_lang.source import Span
-
-
-@dataclass_transform()
-class _Record:
-    """A class with fields. Not a dataclass: making sixty of those would take longer than checking a file."""
-
-    fields: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        own = cls.__annotations__ if "__annotations__" in vars(cls) else ()
-        cls.fields = (*cls.fields, *(name for name in own if name != "keyword"))
-
-    def __init__(self, *values: Any) -> None:
-        self.__dict__.update(zip(self.fields, values, strict=True))
-
-    def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self.fields[1:])
-        return f"{type(self).__name__}({inner})"
-
-
-class Node(_Record):
-    """One record of the tree: its span, then its parts in the order of the grammar."""
-
-    keyword: ClassVar[str] = ""
-    """The word it begins with, where that is always the same."""
-    span: Span
-
-
-# ---- words
-
-
-class Name(Node):
-    text: str
-
-
-class Text(Node):
-    """A string as written, quotes and escapes included."""
-
-    raw: str
-
-
-class Number(Node):
-    """Any quantity as written, right or wrong."""
-
-    text: str
-
-
-class Unlimited(Node):
-    pass
-
-
-class Star(Node):
-    pass
-
-
-class Missing(Node):
-    """Stands where a word was expected and not found. Reported already."""
-
-
-class Broken(Node):
-    """A statement or line that could not be understood. Reported already."""
-
-
-Word: TypeAlias = Name | Missing
-Value: TypeAlias = Number | Name | Unlimited | Missing
-Phrase: TypeAlias = Text | Name | Missing
-Constant: TypeAlias = Number | Text | Unlimited | Missing
-Quoted: TypeAlias = Text | Missing
+from policy_lang.tree_words import Ask as Ask
+from policy_lang.tree_words import Broken as Broken
+from policy_lang.tree_words import Constant as Constant
+from policy_lang.tree_words import Consult as Consult
+from policy_lang.tree_words import Every as Every
+from policy_lang.tree_words import Extend as Extend
+from policy_lang.tree_words import Fallback as Fallback
+from policy_lang.tree_words import Finalize as Finalize
+from policy_lang.tree_words import FinalizeUsing as FinalizeUsing
+from policy_lang.tree_words import Missing as Missing
+from policy_lang.tree_words import Name as Name
+from policy_lang.tree_words import Node as Node
+from policy_lang.tree_words import Number as Number
+from policy_lang.tree_words import Phrase as Phrase
+from policy_lang.tree_words import Quoted as Quoted
+from policy_lang.tree_words import Reply as Reply
+from policy_lang.tree_words import Retry as Retry
+from policy_lang.tree_words import Star as Star
+from policy_lang.tree_words import Step as Step
+from policy_lang.tree_words import Stop as Stop
+from policy_lang.tree_words import Text as Text
+from policy_lang.tree_words import Unlimited as Unlimited
+from policy_lang.tree_words import Value as Value
+from policy_lang.tree_words import Word as Word
 
 # ---- statements about files and names
 
@@ -109,65 +65,6 @@ class Let(Node):
     name: Word
     value: Constant
 
-
-# ---- steps of a ladder
-
-
-class Stop(Node):
-    keyword = "stop"
-
-
-class Finalize(Node):
-    keyword = "finalize"
-    text: Phrase | None
-
-
-class FinalizeUsing(Node):
-    keyword = "finalize"
-    resolver: Word
-
-
-class Extend(Node):
-    keyword = "extend"
-    by: Value
-
-
-class Every(Node):
-    low: Value
-    dots: Name
-    high: Value
-    jitter: Name | None
-
-
-class Retry(Node):
-    keyword = "retry"
-    count: Value
-    every: Every | None
-
-
-class Fallback(Node):
-    keyword = "fallback"
-    clients: tuple[Phrase, ...]
-    lasting: Value | None
-
-
-class Reply(Node):
-    keyword = "reply"
-    count: Value
-
-
-class Ask(Node):
-    keyword = "ask"
-    up_to: Value | None
-    times: Value | None
-
-
-class Consult(Node):
-    keyword = "consult"
-    name: Word
-
-
-Step: TypeAlias = Stop | Finalize | FinalizeUsing | Extend | Retry | Fallback | Reply | Ask | Consult
 
 # ---- limits
 

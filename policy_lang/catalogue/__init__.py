@@ -31,7 +31,14 @@ class Page(NamedTuple):
         return {"main.policy": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
-_MODULES = {"P1": "syntax", "P2": "words", "P3": "meaning", "P4": "files", "P5": "testing", "P9": "files"}
+_MODULES = {
+    "P1": ("syntax",),
+    "P2": ("words",),
+    "P3": ("meaning", "bases"),
+    "P4": ("files",),
+    "P5": ("testing",),
+    "P9": ("files",),
+}
 
 
 def pages() -> dict[str, Page]:
@@ -39,7 +46,7 @@ def pages() -> dict[str, Page]:
     from policy_lang.rules import RULES
 
     found: dict[str, Page] = {rule.code: _of_rule(rule.module) for rule in RULES}
-    for name in sorted(set(_MODULES.values())):
+    for name in sorted({name for names in _MODULES.values() for name in names}):
         found |= _of_module(name)
     return dict(sorted(found.items()))
 
@@ -50,8 +57,8 @@ def find(code: str) -> Page | None:
 
     if code in BY_CODE:
         return _of_rule(BY_CODE[code].module)
-    module = _MODULES.get(code[:2])
-    return _of_module(module).get(code) if module else None
+    modules = map(_of_module, _MODULES.get(code[:2], ()))
+    return next((module[code] for module in modules if code in module), None)
 
 
 def _of_rule(module: str) -> Page:
