@@ -83,12 +83,12 @@ class Core:
     def hit(self, plan: Plan, values: Values, book: Book, at: int) -> LimitHit:
         """The limit in numbers, for an outcome."""
         used, maximum = self._standings[plan.index](values, book, at)
-        (resource, scope), run = self._named[plan.index], book.run
+        (resource, scope), run, extra = self._named[plan.index], book.run, book.extra
         owner, aside = None, 0
         if scope != "run" and run.extra is not None:
             owner = run.extra.thread if scope == "thread" else run.extra.node
-        if book.pools is not None and book.pools.aside:
-            aside = min(used, dict(book.pools.aside).get(plan.limit.id, 0))
+        if extra is not None and extra.pools is not None and extra.pools.aside:
+            aside = min(used, dict(extra.pools.aside).get(plan.limit.id, 0))
         return LimitHit(resource, scope, owner or run.id, used, maximum, aside)
 
     def used(self, values: Values, spent: Spent) -> Used:

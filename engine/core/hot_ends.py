@@ -67,7 +67,7 @@ def answer(core: Core) -> str:
         "        return general(state, event)",
         f"    rule = FINALIZED if {to_python(final.guard)} else COMPLETED",
         "    phase = ENDED",
-        "    charged_for = State(state.vars, at, state.n, call, (), book)",
+        "    charged_for = state if usage is None else State(state.vars, at, state.n, call, (), book)",
         f"    return end(charged_for, at, {packed(core.machine)}, rule, ref=event.ref)",
     ]
     return "\n".join(lines)

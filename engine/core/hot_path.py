@@ -279,8 +279,7 @@ def step(state, event):
         <BOUND>
         n, client, deadline = state.n + 1, event.client, <ATTEMPT_END>
         <CUT>
-        model, size, most = event.model, event.input_tokens, event.max_output
-        admitted = CallState(id, 1, client, model, size, most, None, earlier)
+        admitted = CallState(id, 1, client, event.model, event.input_tokens, event.max_output, None, earlier)
         decision = Call(n, id, 1, client, deadline, <CALL_ORIGIN>, (), bound)
         return State(<VALUES>, at, n, admitted, (), book), decision
     if kind is ModelReplied:
