@@ -23,6 +23,8 @@ from engine.runtimes.records import Report, decode, encode
 _log = logging.getLogger(__name__)
 _BEATS = 4
 """Heartbeats in a lease."""
+_SHOWN_AFTER = 5
+"""Ticks that a run waits before it shows where it stands: one that goes on at once has nothing to show."""
 
 Arrived = Callable[[int, Message], None]
 
@@ -122,7 +124,7 @@ class Desk:
                 self._seen = False
 
     def _exchange(self) -> None:
-        shown_from = time.monotonic() - self._tick
+        shown_from = time.monotonic() - self._tick * _SHOWN_AFTER
         with self._lock:
             waiting = dict(self._waiting)
             recorded, over = list(self._recorded), list(self._over)

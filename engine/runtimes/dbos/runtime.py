@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from dbos import DBOSClient, DBOSPortableJSONSerializer, WorkflowHandleAsync, WorkflowStatus
+from dbos import DBOSClient, DBOSPortableJSONSerializer, WorkflowHandleAsync, WorkflowStatus, error
 from sqlalchemy.exc import DBAPIError
 
 from engine.core.state import Used
@@ -71,7 +71,6 @@ class DBOSRuntime:
 
     async def end(self, run_id: str) -> End:
         """Wait for the end of a run, its trail included if the order asked for it. Raises as ``result`` does."""
-        await self._status(run_id)
         client, _ = await self._open()
         loop = asyncio.get_running_loop()
         away: float | None = None
@@ -85,6 +84,8 @@ class DBOSRuntime:
                     with reached(self._url):
                         raise exc
                 await asyncio.sleep(self._poll)
+            except error.DBOSNonExistentWorkflowError:
+                raise self._unknown(run_id) from None
             except Exception as exc:
                 raise RunError(str(exc)) from None
 
@@ -154,8 +155,11 @@ class DBOSRuntime:
         with reached(self._url):
             found = await client.list_workflows_async(workflow_ids=[run], load_input=False, load_output=False)
         if not found:
-            raise RunError(f"there is no run {run} in {shown(self._url)}")
+            raise self._unknown(run)
         return found[0]
+
+    def _unknown(self, run: str) -> RunError:
+        return RunError(f"there is no run {run} in {shown(self._url)}")
 
     async def _open(self) -> tuple[DBOSClient, Board]:
         async with self._opening:
