@@ -103,7 +103,7 @@ class _AllLimits:
 
         def made(small: Policy) -> Machine:
             world = World(clients=True, pauses=not isinstance(claim.says, Within))
-            spends = spending(self.compiling(small).machine, promise(small).amounts, plans_of(small))
+            spends = spending(self.compiling(small).machine, promise(small).amounts, small)
             return around(spends, small, world)
 
         def watched(small: Policy) -> Laws:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import structs
 
 from engine.core import events as e
-from engine.core.machine.claim_amounts import AMOUNTS
 from engine.core.machine.plan import ENOUGH, NOTHING, Plan
 from engine.core.messages import Usage
 from engine.core.state import LimitHit, Pools, Refusal, State
@@ -83,10 +82,11 @@ class Spending:
     """What the attempt in hand, or the last one, has used so far.
 
     ``owed`` is what no event has told yet; with ``reports`` nothing is owed. Usage of an attempt is told cumulatively.
+    ``asked``: what may be tokens of either kind are those of requests, not of replies.
     """
 
-    def __init__(self, compiled: Compiled, *, reports: bool) -> None:
-        self._compiled, self._reports = compiled, reports
+    def __init__(self, compiled: Compiled, *, reports: bool, asked: bool) -> None:
+        self._compiled, self._reports, self._asked = compiled, reports, asked
         self.call, self.attempt = "", 0
         self._told = Usage()
         self._owed = Usage()
@@ -100,27 +100,32 @@ class Spending:
         """An attempt is sent, which has used nothing."""
         self.call, self.attempt, self._told, self._owed = call, attempt, Usage(), Usage()
 
-    def use(self, number: int, amount: int, state: State, flying: bool) -> Usage | None:
-        """So much of a resource (``AMOUNTS``, from 1) is used by then; what is to be reported, if it is by an event of
-        its own. Raises ``NoCase``."""
+    def use(self, fields: Mapping[str, int], state: State, *, flying: bool) -> Usage | None:
+        """So much is used by then, of each resource (``to_tokens`` and so on); what is to be reported, if it is by an
+        event of its own."""
         used = self._compiled.used(state)
-        resource = AMOUNTS[number - 1]
-        owed = {"input_tokens": self._owed.input, "output_tokens": self._owed.output, "cost": 0}
-        owed["tokens"] = self._owed.input + self._owed.output
-        price = self._compiled.policy.prices[0] if resource == "cost" else None
-        if price is not None:
-            owed["cost"] = -(-(self._owed.input * price.input + self._owed.output * price.output) // _PER)
-        more = max(0, amount - getattr(used, resource) - owed[resource])
-        if price is not None and more:
-            if not price.output:
-                raise NoCase("output costs nothing")
-            more = (more - 1) * _PER // price.output + 1  # what it costs is rounded up
-        input = more if resource == "input_tokens" else 0
-        self._owed = Usage(self._owed.input + input, self._owed.output + more - input)
+        input, output = used.input_tokens + self._owed.input, used.output_tokens + self._owed.output
+        more_in = max(0, fields.get("to_input_tokens", 0) - input)
+        more_out = max(0, fields.get("to_output_tokens", 0) - output)
+        rest = max(0, fields.get("to_tokens", 0) - input - output - more_in - more_out)
+        rest = max(rest, self._unpaid(fields.get("to_cost", 0) - used.cost, more_in, more_out))
+        more_in, more_out = (more_in + rest, more_out) if self._asked else (more_in, more_out + rest)
+        self._owed = Usage(self._owed.input + more_in, self._owed.output + more_out)
         if flying and not self._reports:
             return None
         self._told, self._owed = self.told_with(Usage()), Usage()
         return self._told
+
+    def _unpaid(self, cost: int, input: int, output: int) -> int:
+        """How many tokens more it takes to use so many micro-dollars, besides those that are used anyway."""
+        if cost <= 0 or not self._compiled.policy.prices:
+            return 0
+        price = self._compiled.policy.prices[0]
+        each = price.input if self._asked else price.output
+        paid = (self._owed.input + input) * price.input + (self._owed.output + output) * price.output
+        # What it costs is rounded up.
+        missing = (cost - 1) * _PER + 1 - paid
+        return max(0, -(-missing // each)) if each else 0
 
     def told_with(self, more: Usage) -> Usage:
         """What the attempt has used, with what it uses of what was aimed at, too."""

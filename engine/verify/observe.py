@@ -56,8 +56,8 @@ def observe(plans: tuple[Plan, ...], event: str, fields: Mapping[str, int], effe
         seen.append(("others_returned" if fields["returned"] else "others_took", {"limit": effect.limit + 1}))
     elif event == "hosted" and effect.kind != "again":
         seen.append(("hosted", {}))
-    elif event == "spent":
-        seen.append(("spent", dict(fields)))
+    elif event in ("spent", "passed"):
+        seen.append((event, dict(fields)))
     if event == "failed":
         seen += _laddered(fields, effect)
     seen += _of_effect(plans, event, fields, effect)

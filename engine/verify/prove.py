@@ -6,6 +6,7 @@ business. Laws are searched in one go. Each claim has a search of its own, in wh
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -58,7 +59,7 @@ _DEAD_SECONDS = 5.0
 _SIMPLE = frozenset(
     (
         *("start", "call", "attempt", "round", "tool", "judged", "tool_end", "failed", "answered", "granted"),
-        *("withheld", "spent"),
+        *("withheld", "spent", "passed"),
     )
 )
 """What most runs are made of."""
@@ -305,14 +306,16 @@ class Prover:
     def _machine(self, world: World, promise: Promise | None) -> Machine:
         """The machine in a world, which uses the amounts that a claim compares."""
         amounts = promise.amounts if promise else ()
-        return around(spending(self.compiled.machine, amounts, self.plans), self.policy, world)
+        return around(spending(self.compiled.machine, amounts, self.policy), self.policy, world)
 
     def _play(self, trace: tuple[TraceStep, ...], name: str, promise: Promise | None) -> tuple[tuple[Played, ...], str]:
         """The run on ``step``, if it breaks what is said there too; or why not. Usage comes with replies if it can."""
         problem = ""
-        for reports in (False, True) if any(step.event == "spent" for step in trace) else (False,):
+        ways = itertools.product((False, True), repeat=2 if any(step.event == "spent" for step in trace) else 0)
+        for reports, asked in [way or (False, False) for way in ways]:
             try:
-                played, problem = self._broken(replayed(self.compiled, trace, reports=reports), name, promise)
+                run = replayed(self.compiled, trace, reports=reports, asked=asked)
+                played, problem = self._broken(run, name, promise)
             except NoReplay as failed:
                 problem = str(failed)
                 continue

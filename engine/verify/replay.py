@@ -52,12 +52,13 @@ Group = tuple[TraceStep, ...]
 """What one event of a host leads to in the machine."""
 
 
-def replayed(compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True) -> list[Played]:
-    """The run of ``trace`` on ``compiled.step``. Without ``reports`` what an attempt uses is told with its reply only.
-
-    Raises ``NoReplay``.
+def replayed(
+    compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True, asked: bool = False
+) -> list[Played]:
+    """The run of ``trace`` on ``compiled.step``. Without ``reports`` what an attempt uses is told with its reply only;
+    ``asked``: what may be tokens of either kind are those of requests. Raises ``NoReplay``.
     """
-    return Replay(compiled, trace, reports=reports).play()
+    return Replay(compiled, trace, reports=reports, asked=asked).play()
 
 
 def grouped(trace: Sequence[TraceStep]) -> list[Group]:
@@ -75,7 +76,9 @@ def grouped(trace: Sequence[TraceStep]) -> list[Group]:
 class Replay:
     """One run being played. Whoever plays it for two policies at once chooses otherwise what leaves a choice."""
 
-    def __init__(self, compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True) -> None:
+    def __init__(
+        self, compiled: Compiled, trace: Sequence[TraceStep], *, reports: bool = True, asked: bool = False
+    ) -> None:
         self.compiled, self.policy, self.core = compiled, compiled.policy, compiled.core
         self.groups = grouped(trace)
         self.trace = tuple(trace)
@@ -89,7 +92,7 @@ class Replay:
         self.resolve: d.Resolve | None = None
         self.others: dict[str, int] = {}
         self.pools = Pools()
-        self.spending = Spending(compiled, reports=reports)
+        self.spending = Spending(compiled, reports=reports, asked=asked)
 
     def play(self) -> list[Played]:
         """Everything that has happened and was decided. Raises ``NoReplay``."""
@@ -115,8 +118,8 @@ class Replay:
 
     def _passed(self, group: Group) -> Group:
         """The group without the time that passes before its event."""
-        while group and group[0].event == "spent" and group[0].effect.kind == "again":
-            self.at = max(self.at, group[0].fields["to"])
+        while group and group[0].event == "passed":
+            self.at = max(self.at, group[0].fields["to_wall"])
             group = group[1:]
         return group
 
@@ -252,8 +255,7 @@ class Replay:
 
     def _spent(self, number: int, group: Group) -> None:
         """An attempt has used something, which is reported meanwhile, or with its reply."""
-        fields = group[0].fields
-        report = self.spending.use(fields["of"], fields["to"], self.state, self.state.vars[PHASE] == Phase.CALLING)
+        report = self.spending.use(group[0].fields, self.state, flying=self.state.vars[PHASE] == Phase.CALLING)
         if report is not None:
             self._send(e.UsageReported(self.at, self.spending.call, self.spending.attempt, report))
 

@@ -1,49 +1,52 @@
 """A machine whose run uses amounts: tokens and money at any time once a call was made, time whenever it likes.
 
-For searches about claims that compare amounts. What is used is remembered as a class (``claim_amounts``); an event
-``spent`` takes it into a higher one. What a limit leaves goes with that: where as much is used as it ever has, nothing
-is left. Time is over at a deadline: what is in flight then is cut, and ends within the grace.
+For searches about claims that compare amounts. What is used is remembered as a class of each (``claim_amounts``); an
+event takes a run into higher ones, as far as numbers can be in all of them at once (``together``). What a limit leaves
+goes with that: where as much is used as it ever has, nothing is left. Time is over at a deadline: what is in flight
+then is cut, and ends within the grace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from engine.core.machine.claim_amounts import Classes
 from engine.core.machine.expr import TRUE, Eq, Expr, Field, Le, Lit, Not, Var, all_of
 from engine.core.machine.machine import Effect, EventKind, FieldDef, Machine, Phase, Rule, Set, Sort, Variable
-from engine.core.machine.plan import NOTHING, Plan
+from engine.core.machine.plan import NOTHING, Plan, plans_of
+from engine.core.policy import Policy
 from engine.verify.successors import IMPOSSIBLE
+from engine.verify.together import together
 
 _CALLED = "a_call_was_made"
 
 _WHY = "default: usage"
 
 
-def spending(machine: Machine, amounts: Sequence[Classes], plans: Sequence[Plan]) -> Machine:
+def spending(machine: Machine, amounts: Sequence[Classes], policy: Policy) -> Machine:
     """The machine that uses these amounts; the same if there are none of which more than one class is told apart."""
-    amounts = [classes for classes in amounts if len(classes.starts) > 1]
-    if not amounts:
+    told = [classes for classes in amounts if len(classes.starts) > 1]
+    if not told:
         return machine
-    named = {classes.resource: classes for classes in amounts}
-    starts = sorted({start for classes in amounts for start in classes.starts})
-    of = FieldDef("of", tuple(classes.number for classes in amounts), "1 + the amount that is used")
-    to = FieldDef("to", tuple(starts), "so much of it is used by then")
-    kind = EventKind("spent", (of, to), Phase.LIVE | {Phase.STOPPING}, "some of an amount is used")
-    variables = [Variable(_so_far(c), Sort.FLAG, 0, f"class of {c.resource} used", len(c.starts)) for c in amounts]
+    variables = [Variable(_so_far(c), Sort.FLAG, 0, f"class of {c.resource} used", len(c.starts)) for c in told]
     variables.append(Variable(_CALLED, Sort.FLAG, 0, "a call was admitted", 2))
     rules = {event: tuple(_knowing(event, known)) for event, known in machine.rules.items()}
     for event, known in rules.items():
         fields = {field.name for field in machine.events[event].fields}
-        rules[event] = (*_too_late(event, fields, amounts, plans), *known)
-    rules["spent"] = (*(rule for c in amounts for rule in _uses(c, named)), _none("spent.none", TRUE))
-    return replace(
-        machine,
-        variables=(*machine.variables, *variables),
-        events={**machine.events, "spent": kind},
-        rules=rules,
-    )
+        rules[event] = (*_too_late(event, fields, told, plans_of(policy)), *known)
+    events = dict(machine.events)
+    for event, made in (("spent", _spent), ("passed", _passed)):
+        mine = [classes for classes in told if classes.event == event]
+        if mine:
+            fields_of_it = tuple(FieldDef(c.field, c.starts, f"so much {c.resource} is used by then") for c in mine)
+            events[event] = EventKind(event, fields_of_it, Phase.LIVE | {Phase.STOPPING}, _DOCS[event])
+            rules[event] = (*made(mine, policy), _none(f"{event}.none", TRUE))
+    return replace(machine, variables=(*machine.variables, *variables), events=events, rules=rules)
+
+
+_DOCS = {"spent": "some tokens are used", "passed": "some time passes"}
 
 
 def _so_far(classes: Classes) -> str:
@@ -56,28 +59,34 @@ def _knowing(event: str, rules: Sequence[Rule]) -> Iterator[Rule]:
         yield replace(rule, updates=(*rule.updates, Set(_CALLED, 1))) if admits else rule
 
 
-def _tokens(classes: Classes, start: int, others: Mapping[str, Classes]) -> Iterator[Expr]:
-    """Tokens of one kind are tokens, and what costs something has used some."""
-    tokens = others.get("tokens")
-    if tokens is not None and classes.resource != "tokens":
-        least = tokens.of(1 if classes.resource == "cost" else start)
-        yield Not(Le(Var(_so_far(tokens)), Lit(least - 1)))
+_MOST = 256
+"""Choices of classes that are looked at one by one."""
 
 
-def _uses(classes: Classes, others: Mapping[str, Classes]) -> Iterator[Rule]:
-    timed = classes.resource == "wall"
-    now = Var(_so_far(classes))
-    for number, start in enumerate(classes.starts):
+def _spent(amounts: Sequence[Classes], policy: Policy) -> Iterator[Rule]:
+    """Tokens of each kind and what they cost, all at once; each by itself where that would be very many choices."""
+    if math.prod(len(classes.starts) for classes in amounts) <= _MOST:
+        choices = [tuple(enumerate(chosen)) for chosen in together(amounts, policy.prices)]
+    else:
+        choices = [((i, place),) for i, classes in enumerate(amounts) for place in range(1, len(classes.starts))]
+    for number, chosen in enumerate(choices):
+        places = dict(chosen)
+        guards: list[Expr] = [Eq(Var(_CALLED), Lit(1))]
+        guards += [Eq(Field(a.field), Lit(a.starts[places.get(i, 0)])) for i, a in enumerate(amounts)]
+        guards += [Le(Var(_so_far(amounts[i])), Lit(place)) for i, place in chosen]
+        updates = tuple(Set(_so_far(amounts[i]), place) for i, place in chosen)
+        yield Rule(f"spent.{number}", all_of(*guards), updates, Effect("wait", word="spent"), _WHY)
+
+
+def _passed(amounts: Sequence[Classes], policy: Policy) -> Iterator[Rule]:
+    (time,) = amounts
+    for number, start in enumerate(time.starts):
         if number:
-            guards: list[Expr] = [Eq(Field("of"), Lit(classes.number)), Eq(Field("to"), Lit(start))]
-            guards.append(Le(now, Lit(number - 1)))
-            if not timed:
-                guards += [Eq(Var(_CALLED), Lit(1)), *_tokens(classes, start, others)]
-            elif number >= classes.before_the_end:
+            guards: list[Expr] = [Eq(Field(time.field), Lit(start)), Le(Var(_so_far(time)), Lit(number - 1))]
+            if number >= time.before_the_end:
                 guards.append(Eq(Var("phase"), Lit(Phase.STOPPING)))
-            effect = Effect("again" if timed else "wait", word="passed" if timed else "spent")
-            name = f"spent.{classes.resource}.{number}"
-            yield Rule(name, all_of(*guards), (Set(now.name, number),), effect, _WHY)
+            effect = Effect("again", word="passed")
+            yield Rule(f"passed.{number}", all_of(*guards), (Set(_so_far(time), number),), effect, _WHY)
 
 
 def _too_late(event: str, fields: set[str], amounts: Sequence[Classes], plans: Sequence[Plan]) -> Iterator[Rule]:

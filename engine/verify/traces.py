@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.core.machine.claim_amounts import AMOUNTS
 from engine.core.machine.machine import Effect, Machine
 from engine.core.machine.plan import ENOUGH, NOTHING, RESERVE
 from engine.verify.successors import Branch
@@ -73,8 +72,8 @@ def trace(machine: Machine, path: Iterable[Branch]) -> tuple[TraceStep, ...]:
 def _step(machine: Machine, branch: Branch) -> TraceStep:
     kind, rule = machine.events[branch.event], branch.rule
     told = []
-    if branch.event == "spent":
-        told.append(f"{AMOUNTS[branch.fields['of'] - 1]}: {branch.fields['to']} by then")
+    if branch.event in ("spent", "passed"):
+        told = [f"{name.removeprefix('to_')}: {amount} by then" for name, amount in branch.fields.items() if amount]
     for field in kind.fields if not told else ():
         value = branch.fields[field.name]
         if field.group == "amounts" and not field.name.endswith("above"):

@@ -133,7 +133,7 @@ def _claims(policy: Policy, claims: Sequence[Claim]) -> Iterator[Watching]:
 def _explored(machine: Machine, policy: Policy, looks: Watching, budget: Budget, until: float) -> Exploration:
     seconds = max(0.0, until - time.perf_counter())
     most = min(_EACH, budget.states)
-    machine = around(spending(machine, looks.amounts, looks.laws.plans), policy, looks.world)
+    machine = around(spending(machine, looks.amounts, policy), policy, looks.world)
     return explore(machine, looks.laws, max_states=most, max_seconds=seconds, max_open=budget.open)
 
 

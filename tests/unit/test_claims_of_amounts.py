@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from engine.core.machine.claim_amounts import classes_of
@@ -10,8 +12,9 @@ from engine.core.policy import Policy
 from engine.core.step import compile
 from engine.verify.promises import ClaimWatch
 from engine.verify.prove import Prover
+from engine.verify.together import together
 from engine.verify.verdicts import Budget, Verdict
-from policy_lang import loads
+from policy_lang import PolicyError, loads
 
 PRICES = 'prices {\n  "m"  input $1  output $5  per 1M\n}\n'
 CALLS = f'policy "p" lang 1\nlimits {{\n  llm_calls  3  then finalize\n}}\n{PRICES}'
@@ -130,3 +133,50 @@ def test_an_agent_below_a_node_has_no_more_time_than_that(known: bool, result: s
     below = Prover(policy.of_agent("a"), Budget(), agent="a", above=above)
     (found,) = below.prove(policy.claims, laws=False).verdicts
     assert found.result == result
+
+
+@pytest.mark.parametrize(
+    ("claim", "result"),
+    [
+        ("always cost <= $0.10 or tokens > 10k", "proved"),
+        ("always cost <= $0.10 or tokens > 30k", "refuted"),
+        ("always input_tokens <= 10 and output_tokens <= 10 implies tokens <= 20", "proved"),
+        ("always input_tokens <= 10 and output_tokens <= 10 implies tokens <= 19", "refuted"),
+        ("always tokens >= 100 implies input_tokens >= 50 or output_tokens >= 50", "proved"),
+        ("always tokens >= 100 implies input_tokens >= 51 or output_tokens >= 51", "unknown"),
+        ("always tokens >= 100 implies output_tokens >= 1", "refuted"),
+        ("always tokens = input_tokens_and_output or llm_calls >= 0", "error"),
+        ("always tokens < 1 or input_tokens >= 1 or output_tokens >= 1", "proved"),
+    ],
+)
+def test_what_amounts_have_to_do_with_one_another(claim: str, result: str) -> None:
+    if result == "error":
+        with pytest.raises(PolicyError):
+            verdict(claim)
+        return
+    assert verdict(claim).result == result
+
+
+def test_every_usage_that_there_can_be_is_in_classes_that_go_together() -> None:
+    policy = loads(CALLS)
+    named = {"tokens": (5, 9), "input_tokens": (3, 4), "output_tokens": (2, 6), "cost": (4, 17)}
+    classes = [classes_of(name, amounts, policy, ()) for name, amounts in named.items()]
+    known = set(together(classes, policy.prices))
+    possible = set()
+    for first, second in itertools.product(itertools.product(range(7), repeat=2), repeat=2):
+        used = {"input_tokens": first[0] + second[0], "output_tokens": first[1] + second[1]}
+        used["tokens"] = sum(used.values())
+        # Two attempts, each rounded up by itself; a price of $9 for a token, so that it makes a difference.
+        used["cost"] = sum(-(-(i * 1_000_000 + o * 5_000_000) // 1_000_000) for i, o in (first, second))
+        possible.add(tuple(c.of(used[c.resource]) for c in classes))
+    assert possible <= known
+    assert len(known) < 5 * 5 * 5 * 5
+
+
+def test_very_many_classes_are_followed_one_by_one() -> None:
+    facts = " or ".join(
+        f"{name} > {n}" for name in ("tokens", "input_tokens", "output_tokens") for n in range(5, 30, 9)
+    )
+    assert verdict(f"always llm_calls <= 3 or {facts}").result == "proved"
+    assert verdict(f"always llm_calls <= 1 or {facts}").result == "refuted"
+    assert verdict("always tokens <= 5 or tokens > 9 or input_tokens != 3 or output_tokens != 2").result == "proved"

@@ -18,7 +18,7 @@ from engine.core.policy import Policy
 from engine.core.vocabulary import DEFAULT_GRACE_MS
 
 AMOUNTS = ("tokens", "input_tokens", "output_tokens", "cost", "wall")
-"""What claims may compare and no machine counts, in the order in which an event ``spent`` numbers them (from 1)."""
+"""What claims may compare and no machine counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,18 @@ class Classes:
     ends: bool = False
 
     @property
-    def number(self) -> int:
-        """What an event calls the resource."""
-        return 1 + AMOUNTS.index(self.resource)
+    def event(self) -> str:
+        """What takes a run into a higher class: tokens and money are spent together, time passes by itself."""
+        return "passed" if self.resource == "wall" else "spent"
+
+    @property
+    def field(self) -> str:
+        """The field of the event that says where the class starts that the run is in by then."""
+        return f"to_{self.resource}"
+
+    def end(self, number: int) -> int | None:
+        """The largest amount of a class; ``None``: there is none."""
+        return self.starts[number + 1] - 1 if number + 1 < len(self.starts) else None
 
     def of(self, amount: int) -> int:
         """The class that an amount is in."""
@@ -49,13 +58,9 @@ class Classes:
 
     def ghost(self) -> Ghost:
         """The class that a run is in, as an outsider sees it."""
-        mine = seen_as("of", self.number)
-        moves = (
-            On("spent", Set(_seen(self.resource), i), all_of(mine, seen_as("to", x)))
-            for i, x in enumerate(self.starts)
-            if i
-        )
-        return Ghost(_seen(self.resource), 0, tuple(moves))
+        name = _seen(self.resource)
+        moves = (On(self.event, Set(name, i), seen_as(self.field, x)) for i, x in enumerate(self.starts) if i)
+        return Ghost(name, 0, tuple(moves))
 
     def compared(self, op: str, amount: int) -> Expr:
         """Is so much used, as the claim says?"""
