@@ -53,7 +53,7 @@ def test_a_fallback_breaks_no_law(ladders: str, world: str) -> None:
 @pytest.mark.parametrize("world", WORLDS)
 def test_no_honest_machine_breaks_a_law(world: str) -> None:
     chosen = random.Random(11)
-    for policy in (*together(6, 2, chosen), *failing(12, chosen)):
+    for policy in (*together(3, 2, chosen), *failing(5, chosen)):
         assert broken(policy, compile(policy).machine, WORLDS[world]) == [], policy
 
 
