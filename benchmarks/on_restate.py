@@ -23,7 +23,7 @@ from engine.runtimes.starting import ordered
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from restate_server import Process, RestateServer, free_port, until, why_not
 
-_MIDDLE_S = 0.15
+_MIDDLE_S = 0.2
 """After so long twenty runs are in their middle."""
 
 
@@ -55,10 +55,13 @@ class _Worker(Process):
         super().__init__(server.folder / f"worker-{self._listen.rpartition(':')[2]}.log")
         self._where = server.address, server.admin
 
-    def start(self) -> None:
-        marks = self.said().count("ready")
+    def again(self) -> None:
+        """Start it, without waiting for it."""
         self.run(sys.executable, "-m", "benchmarks.on_restate", *self._where, self._listen)
-        until(lambda: self.said().count("ready") > marks, self, 60)
+
+    def start(self) -> None:
+        self.again()
+        until(lambda: "ready" in self.said(), self, 60)
 
 
 class _Going:
@@ -95,12 +98,12 @@ class _Going:
         return on_disk(self._server.folder / "data")
 
     async def recovered(self, names: list[str]) -> Callable[[], Awaitable[None]]:
-        await asyncio.gather(
-            *(self._runtime.begin(ordered(self._driver, "What is the answer?", run_id=name)) for name in names)
-        )
+        orders = [ordered(self._driver, "What is the answer?", run_id=name) for name in names]
+        beginning = asyncio.gather(*map(self._runtime.begin, orders))
         await asyncio.sleep(_MIDDLE_S)
         self._worker.kill()
-        await asyncio.to_thread(self._worker.start)  # at its own address: its supervisor brings it back
+        await beginning
+        self._worker.again()  # at its own address: its supervisor brings it back
 
         async def ended() -> None:
             await asyncio.gather(*map(self._runtime.result, names))

@@ -141,6 +141,7 @@ def serving(folder, *options):
 
 
 @restate_only
+@pytest.mark.slow
 def test_a_run_is_served_submitted_looked_at_answered_and_cancelled(policy, tmp_path):
     with RestateServer(tmp_path) as restate, WorldServer("approval") as model:
         there = ("--engine", "restate", "--address", restate.address, "--admin", restate.admin)

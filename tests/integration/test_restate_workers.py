@@ -9,9 +9,10 @@ from engine_worlds import WORLDS, WorldServer, came, driver_of, in_memory, older
 from restate_server import RestateServer, RestateWorker, why_not
 
 from engine.run.errors import RunError
+from engine.runtimes.protocol import RuntimeUnreachableError
 from engine.runtimes.restate import RestateRuntime, open_runtime
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +34,12 @@ async def until(true):
         await asyncio.sleep(0.03)
 
 
-async def waits(here, run):
-    """Why no worker goes on with a run, once one has tried."""
+async def waits(here, run, pattern):
+    """Until a worker has tried to go on with a run, and said this."""
     while True:
         listed = {each.run: each for each in await here.runs()}
-        if run in listed and listed[run].status == "waiting" and listed[run].why:
-            return listed[run].why
+        if run in listed and listed[run].status == "waiting" and re.search(pattern, listed[run].why):
+            return
         await asyncio.sleep(0.05)
 
 
@@ -75,8 +76,7 @@ def test_a_run_of_another_core_waits_for_a_worker_that_has_it(restate):
 
     async def before(here):
         await here.begin(older(order_of("plain", here._driver, "older")))
-        why = await waits(here, "older")
-        assert re.search(r"run older was begun with semantics \d+, and this worker has \d+: it waits for", why)
+        await waits(here, "older", r"run older was begun with semantics \d+, and this worker has \d+: it waits for")
 
     with WorldServer("plain") as server:
         here = runtime(restate, "plain", server)
@@ -95,15 +95,14 @@ def test_shifted_steps_are_noticed_and_the_right_worker_ends_the_run(restate):
         await until(lambda: _seen(server, "shifted", 3))
 
     async def stuck(here):
-        return await waits(here, "shifted")
+        await waits(here, "shifted", "this worker decides otherwise than the one that began the run")
 
     with WorldServer("plain", delay=0.3) as server:
         with RestateWorker(restate, "plain", server.url) as worker:
             within(begun(runtime(restate, "plain", server), server))
         sent = len(server.sent)
         with RestateWorker(restate, "plain", server.url, "shifted", port=worker.port):
-            why = within(stuck(runtime(restate, "plain", server)))
-        assert "this worker decides otherwise than the one that began the run" in why
+            within(stuck(runtime(restate, "plain", server)))
         assert len(server.sent) <= sent + 1
         with RestateWorker(restate, "plain", server.url, port=worker.port):
             end = within(runtime(restate, "plain", server).end("shifted"))
@@ -204,6 +203,28 @@ def test_no_driver_is_needed_to_look_and_to_cancel(restate):
 
     with WorldServer("cancelled") as server, RestateWorker(restate, "cancelled", server.url):
         within(main(server))
+
+
+def test_while_no_worker_is_there_that_is_told_and_what_is_sent_is_kept(restate, monkeypatch):
+    monkeypatch.setattr("engine.runtimes.restate.client._PATIENCE_S", 0.3)
+
+    async def asking(here):
+        await here.begin(order_of("approval", here._driver, "away"))
+        while not (await here.peek("away")).requests:
+            await asyncio.sleep(0.03)
+
+    async def sent(here):
+        with pytest.raises(RuntimeUnreachableError, match=r"run away: no worker has answered for 0\.3 s; does one"):
+            await here.peek("away")
+        await here.cancel("away")
+
+    with WorldServer("approval") as server:
+        with RestateWorker(restate, "approval", server.url) as worker:
+            within(asking(runtime(restate, "approval", server)))
+        within(sent(runtime(restate, "approval", server)))
+        with RestateWorker(restate, "approval", server.url, port=worker.port):
+            end = within(runtime(restate, "approval", server).end("away"))
+    assert (end.result.status, end.result.reason) == ("cancelled", "user")
 
 
 async def _seen(server, run, number):

@@ -46,7 +46,10 @@ def within(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, LONGEST))
 
 
-@pytest.mark.parametrize(("name", "most"), [*((name, 0) for name in NAMES), *((name, 3) for name in MOVING)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [*((name, 0) for name in NAMES), *(pytest.param(name, 3, marks=pytest.mark.slow) for name in MOVING)],
+)
 def test_a_world_comes_to_the_same_as_elsewhere(name, most, restate, tmp_path):
     run = f"{name.replace('_', '-')}-{most}"
 

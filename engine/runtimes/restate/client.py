@@ -24,6 +24,9 @@ from engine.runtimes.starting import ordered
 
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 _NOT_YET = 470
+_CONNECT_S = 30.0
+_PATIENCE_S = 10
+"""So long a worker may take to say how a run stands: it is asked again after a failure, and may be away."""
 _STATUS = {"completed": "ended", "backing-off": "waiting", "paused": "waiting"}
 
 
@@ -47,7 +50,6 @@ class RestateRuntime:
         self._service = service
         self._http = httpx.AsyncClient(
             headers={"authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx.Timeout(30, read=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
@@ -75,7 +77,7 @@ class RestateRuntime:
         while True:
             try:
                 answer = await self._send("GET", f"{self._workflow(run_id)}/attach")
-            except _Broken:  # the server has gone while we waited: is it back?
+            except _BrokenError:  # the server has gone while we waited: is it back?
                 continue
             return self._ended(run_id, answer)
 
@@ -142,7 +144,12 @@ class RestateRuntime:
 
     async def _shown(self, run: str) -> tuple[int, Report] | None:
         """What a run shows of itself, and in which execution; ``None`` before it has shown anything."""
-        answer = await self._send("POST", f"{self._run(run)}/peek")
+        try:
+            answer = await self._send("POST", f"{self._run(run)}/peek", patience=_PATIENCE_S)
+        except _NobodyError:
+            raise RuntimeUnreachableError(
+                f"run {run}: no worker has answered for {_PATIENCE_S} s; does one serve it at {self._address}?"
+            ) from None
         if answer.status_code != 200:
             raise RunError(f"run {run}: {_said(answer)}")
         number, _, report = answer.text.partition(" ")
@@ -163,25 +170,34 @@ class RestateRuntime:
     def _unknown(self, run: str) -> RunError:
         return RunError(f"there is no run {run!r} at {self._address}")
 
-    async def _send(self, method: str, url: str, body: str | None = None) -> httpx.Response:
-        answer = await self._request(method, url, body)
+    async def _send(
+        self, method: str, url: str, body: str | None = None, *, patience: float | None = None
+    ) -> httpx.Response:
+        answer = await self._request(method, url, body, patience)
         if answer.status_code in (502, 503, 504):
             raise RuntimeUnreachableError(f"Restate at {self._address} is not ready: {_said(answer)}")
         return answer
 
-    async def _request(self, method: str, url: str, body: str | None) -> httpx.Response:
+    async def _request(self, method: str, url: str, body: str | None, patience: float | None = None) -> httpx.Response:
         headers = _JSON if body is not None else {}
         try:
-            return await self._http.request(method, url, content=body, headers=headers)
+            timeout = httpx.Timeout(_CONNECT_S, read=patience)
+            return await self._http.request(method, url, content=body, headers=headers, timeout=timeout)
+        except httpx.ReadTimeout:
+            raise _NobodyError(f"nobody has answered for {patience} s") from None
         except (httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError) as exc:
-            raise _Broken(f"{url.partition('/restate/')[0]} has gone away: {exc!r}") from None
+            raise _BrokenError(f"{url.partition('/restate/')[0]} has gone away: {exc!r}") from None
         except httpx.HTTPError as exc:
             where = self._admin if url.startswith(self._admin) else self._address
             said = str(exc) or type(exc).__name__
             raise RuntimeUnreachableError(f"there is no Restate at {where}: {said}") from None
 
 
-class _Broken(RuntimeUnreachableError):
+class _NobodyError(RuntimeUnreachableError):
+    """The server is there, and does not answer in time."""
+
+
+class _BrokenError(RuntimeUnreachableError):
     """A connection that there was is gone."""
 
 
