@@ -10,6 +10,8 @@ pytest.importorskip("temporalio", reason="no Temporal SDK: pip install 'policy-l
 
 from temporal_server import Server, free_ports
 
+from engine.clients import from_spec
+from engine.run.driver import Driver
 from engine.run.errors import RunError
 from engine.runtimes.protocol import RuntimeUnreachableError
 from engine.runtimes.temporal import TemporalRuntime, serve
@@ -207,6 +209,39 @@ def test_contents_too_large_for_the_record_are_kept_among_the_shared_ones(tempor
                 await runtime.start(question, run_id="large")
                 result = await runtime.result("large")
             assert result.messages[0].text == question
+
+    asyncio.run(main())
+
+
+def test_a_result_too_large_for_the_record_ends_the_run_with_a_word(temporal):
+    async def main():
+        calls = []
+
+        def search(q: str) -> str:
+            """Search for it."""
+            calls.append(q)
+            return "found " * 500_000
+
+        with WorldServer("plain") as server:
+            tools = [
+                search,
+                *(
+                    tool
+                    for tool in driver_of("plain", server.url).role.host.tools.values()
+                    if tool.spec.name != "search"
+                ),
+            ]
+            driver = Driver(
+                driver_of("plain", server.url).compiled,
+                from_spec("openai:main", base_url=f"{server.url}/v1", name="main"),
+                tools,
+            )
+            runtime = TemporalRuntime(driver, temporal.address, queue="word")
+            async with serving(driver, temporal.address, queue="word"):
+                await runtime.start("Hello?", run_id="word")
+                with pytest.raises(RunError, match="the end of tool:1"):
+                    await runtime.result("word")
+            assert len(calls) == 1
 
     asyncio.run(main())
 

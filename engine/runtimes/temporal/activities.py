@@ -19,8 +19,8 @@ from engine.runtimes.environment import Job
 from engine.runtimes.execution import Worker
 from engine.runtimes.performing import Performing
 from engine.runtimes.records import Ended, Order, decode
-from engine.runtimes.temporal.contents import Known
-from engine.runtimes.temporal.wire import BEGIN, MISSING, PERFORM, SHUTDOWN, Work, bare, job_of, needed
+from engine.runtimes.temporal.contents import LARGEST, Known
+from engine.runtimes.temporal.wire import BEGIN, MISSING, PERFORM, SHUTDOWN, TOO_LARGE, Work, bare, job_of, needed
 from engine.runtimes.texts import Gathering, Texts
 
 BEATS = 4
@@ -55,6 +55,7 @@ class Activities:
             contents, job = Contents(texts), job_of(work)
             performing = self._worker.performing(order, contents)
             ended = self._unbegun(order, job, contents) if work.stopped else await _performed(performing, job)
+            self._fits(ended, job)
             await self._keep(ended.contents)
             return ended
         finally:
@@ -73,6 +74,16 @@ class Activities:
         else:
             event = e.Resolved(self._clock(), effect.decision.name, "failed")
         return Ended(event, gathered.new, (), job.digest)
+
+    def _fits(self, ended: Ended, job: Job) -> None:
+        size = sum(map(len, ended.contents.values()))
+        if size > LARGEST and not self._known.lasting:
+            raise ApplicationError(
+                f"the end of {job.key} has {size:,} characters, and Temporal takes 2 MB: tell workers and whoever "
+                "submits where `contents` are to be kept",
+                type=TOO_LARGE,
+                non_retryable=True,
+            )
 
     async def _texts(self, work: Work) -> Texts:
         refs = list(needed(work))

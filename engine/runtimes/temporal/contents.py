@@ -32,6 +32,9 @@ from engine.run.errors import RunError
 LARGE: Final = 128 * 1024
 """Payloads of so many bytes are kept here instead of in Temporal's record, which refuses those over 2 MB."""
 
+LARGEST: Final = 1_900_000
+"""More characters of one result Temporal's record does not take."""
+
 _CACHED: Final = 64 * 1024 * 1024
 """So many characters are kept in memory."""
 
@@ -154,6 +157,8 @@ class Known:
 
     def __init__(self, shared: SharedContents | None = None) -> None:
         self._shared = shared
+        self.lasting = shared is not None
+        """Are they more than this process's, so that payloads of any size have a place?"""
         self._lately: OrderedDict[str, str] = OrderedDict()
         self._size = 0
 

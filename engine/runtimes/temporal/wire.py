@@ -39,6 +39,8 @@ MISSING: Final = "ContentsMissing"
 """Type of the failure of a job whose contents this worker does not have: it is to be sent again with them."""
 REFUSED: Final = "Refused"
 """Type of the failure of a run that no worker takes."""
+TOO_LARGE: Final = "TooLarge"
+"""Type of the failure of a job whose result Temporal's record would not take: the run ends with it."""
 SHUTDOWN: Final = "WorkerShutdown"
 """Type of the failure of a job whose worker has been stopped: it is to be begun again."""
 
@@ -111,10 +113,9 @@ def job_of(work: Work) -> Job:
     return Job(_effect_read(work.effect), work.began, work.deadline, work.cut, work.digest)
 
 
-def with_contents(work: Work, texts: Mapping[str, str], *, all: bool) -> Work:
-    """The job with ``texts`` that it names. ``all``: raises ``KeyError`` where one is not among them."""
-    named = {ref: texts[ref] for ref in needed(work) if all or ref in texts}
-    return structs.replace(work, inline=named)
+def with_contents(work: Work, texts: Mapping[str, str]) -> Work:
+    """The job with all contents that it names. Raises ``KeyError`` where one is not among ``texts``."""
+    return structs.replace(work, inline={ref: texts[ref] for ref in needed(work)})
 
 
 def needed(work: Work) -> Iterator[str]:

@@ -19,6 +19,7 @@ from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 
 from engine.core.state import NO_TIME, Used
 from engine.run.contents import Contents
+from engine.run.effects import settles
 from engine.runtimes.environment import Job
 from engine.runtimes.execution import Worker, execute
 from engine.runtimes.records import Answered, Cancel, ChildOver, End, Ended, Happening, Order, Report, Signal, Timer
@@ -29,6 +30,7 @@ from engine.runtimes.temporal.wire import (
     PERFORM,
     REFUSED,
     SHUTDOWN,
+    TOO_LARGE,
     WORKFLOW,
     Task,
     Work,
@@ -118,12 +120,15 @@ class TemporalEnvironment:
         return self._inbox.pop(0)
 
     def cancel(self, key: str) -> None:
-        self._going[key].stop()
+        if (going := self._going.get(key)) is not None:  # else its end is about to be given out
+            going.stop()
 
     def leave(self, key: str) -> None:
         if (going := self._going.pop(key, None)) is not None:
             going.left = True
             going.stop()
+        # The next job of this key must not get the end of this one.
+        self._inbox[:] = [each for each in self._inbox if not (isinstance(each, Ended) and settles(each.event) == key)]
 
     def spawn(self, order: Order) -> None:
         self._background(self._child(order))
@@ -171,8 +176,10 @@ class TemporalEnvironment:
         """How a job without an end is begun again, and after how many seconds."""
         why = exc.cause
         if isinstance(why, ApplicationError):
+            if why.type == TOO_LARGE:
+                raise ApplicationError(why.message, type=TOO_LARGE, non_retryable=True)
             if why.type == MISSING and not work.inline:
-                return with_contents(work, self._texts.known | self._bare, all=True), 0.0
+                return with_contents(work, self._texts.known | self._bare), 0.0
             if why.type != SHUTDOWN:
                 return work, min(max(pause * 2, 1.0), LONGEST_PAUSE)
         return work, pause  # cancelled before it was begun, or its worker is gone
