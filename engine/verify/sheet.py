@@ -102,7 +102,11 @@ class _Sheet:
                 yield self._of_limits(what, resource, own)
                 continue
             again = self._tried_again() if key == "tools" else ""
-            most = far.most[key]
+            most, told = far.most[key], self._of_limits(what, resource, own)
+            if told.most is not None and (most is None or most > told.most):
+                # A search counts executions, too, that are given back before they start.
+                yield told
+                continue
             by = [plan.origin for plan, other in looser.items() if _larger(other, key, most)]
             if most is not None and not by:
                 # Several lines bound it alike: without one of them the others still do.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ from engine.testing.host import Host
 from engine.testing.scripts import World
 from engine.verify.sheet import Line, Sheet, sheet
 from engine.verify.verdicts import Budget
+from policy_lang import load
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "spec_examples").glob("*/*.policy"))
 
 
 def limit(resource: Any, maximum: int, *then: Any, **more: Any) -> Limit:
@@ -180,15 +184,33 @@ def plain(world: World) -> World:
     return replace(world, turns=tuple(turns))
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(st.one_of(error_policies(4), policies()), st.one_of(error_worlds(), worlds()).map(plain))
 def test_no_run_uses_more(policy: Policy, world: World) -> None:
     found = sheet(policy, Budget(states=20_000, seconds=5.0))
+    if not found.cut:
+        held(found, policy, world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_no_run_of_an_example_uses_more(path: Path) -> None:
+    policy = load(path)
+    found = sheet(policy)
+
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+    @given(st.one_of(error_worlds(), worlds()).map(plain))
+    def drawn(world: World) -> None:
+        held(found, policy, world)
+
+    drawn()
+
+
+def held(found: Sheet, policy: Policy, world: World) -> None:
+    """Hold a run of this world to the sheet."""
     host = Host(compile(policy), world)
     host.run()
-    last = host.steps[-1].decision
-    if found.cut or not isinstance(last, d.End):
-        return
+    (last,) = (step.decision for step in host.steps if isinstance(step.decision, d.End))
     used, bounds = last.outcome.used, most(found)
     in_flight = max((x.event.usage for x in host.steps if getattr(x.event, "usage", None)), key=_size, default=Usage())
     calls = Counter(x.decision.client for x in host.steps if isinstance(x.decision, d.Call))
