@@ -79,6 +79,8 @@ def _plain(text: str) -> str:
 
 def _is_database(path: str) -> bool:
     """Does a file begin like a journal? Policies are texts, and no text begins so."""
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return False
     try:
         with open(path, "rb") as file:
             return file.read(len(_DATABASE)) == _DATABASE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +121,31 @@ def test_a_code_that_does_not_exist_names_the_nearest(folder: Path, word: str, n
 def test_a_file_that_is_named_like_a_code_is_a_file(folder: Path) -> None:
     (folder / "P999").write_text(POLICY)
     assert explain(folder, "P999").stdout.startswith('The policy "p"\n')
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_a_pipe_into_which_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "q.policy")
+    done = explain(tmp_path, "q.policy")
+    assert done.returncode == 2
+    assert "it is a pipe, and nobody writes into it" in done.stderr
+
+
+def test_a_terminal_gets_no_sign_that_it_would_act_on(tmp_path: Path) -> None:
+    """Names of files may have such, and stand behind each sentence."""
+    if not hasattr(os, "openpty"):
+        pytest.skip("no terminals here")
+    (tmp_path / "a\x1b[31m.policy").write_text(POLICY)
+    for how in ([], ["--effective"], ["--code"]):
+        above, below = os.openpty()
+        command = [sys.executable, "-m", "policy_lang.cli", "explain", "a\x1b[31m.policy", *how]
+        running = subprocess.Popen(command, cwd=tmp_path, stdout=below, stderr=subprocess.DEVNULL)
+        os.close(below)
+        told = bytearray()
+        with contextlib.suppress(OSError):  # the other end is closed
+            while part := os.read(above, 65_536):
+                told += part
+        os.close(above)
+        assert running.wait(60) == 0
+        assert b"llm_calls" in told or b"model calls" in told
+        assert b"\x1b" not in told
