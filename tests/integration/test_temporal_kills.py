@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from engine_worlds import WorldServer, answer_to, attend, came, driver_of, in_memory, order_of
+from engine_worlds import WorldServer, answer_to, attend, came, driver_of, order_of, reference
 
 pytest.importorskip("temporalio", reason="no Temporal SDK: pip install 'policy-lang[temporal]'")
 
@@ -110,14 +110,10 @@ def test_whoever_dies_the_runs_come_to_the_same(temporal, tmp_path, name, victim
                 await killed(stage, victims, draws)
             came_here = [came(end) for end in await asyncio.wait_for(ends, 150)]
             again = stage.server.repeated()
-        came_there = []
-        for run in runs:
-            with WorldServer(name) as server:
-                came_there.append(came(await in_memory(name, server, run)))
-        return came_here, came_there, again
+        return came_here, again
 
-    here, there, again = asyncio.run(main())
-    assert here == there
+    here, again = asyncio.run(main())
+    assert here == [reference(name, run) for run in runs]
     assert again <= 2 * len(runs)
 
 
@@ -224,8 +220,7 @@ def test_a_worker_with_another_policy_ends_a_run_under_the_one_it_began_with(tem
             return came(end.result())
 
     here = asyncio.run(main())
-    with WorldServer("approval") as server:
-        assert here == came(asyncio.run(in_memory("approval", server, "pinned")))
+    assert here == reference("approval", "pinned")
 
 
 def test_many_short_runs_none_lost_none_twice(temporal, tmp_path):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from engine_worlds import NAMES, WorldServer, attend, by_driver, came, driver_of, in_memory, older, order_of, world
+from engine_worlds import NAMES, WorldServer, attend, came, driver_of, older, order_of, reference, world
 
 pytest.importorskip("temporalio", reason="no Temporal SDK: pip install 'policy-lang[temporal]'")
 
@@ -61,25 +61,25 @@ async def on_temporal(temporal, name, server, run, **options):
 
 @pytest.mark.parametrize("most", [500, 2], ids=["at once", "bounded"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_comes_to_the_same_as_elsewhere(temporal, tmp_path, name, most):
-    run, together = f"{name}-{most}", world(name).together
+def test_a_run_comes_to_the_same_as_elsewhere(temporal, name, most):
+    run = f"{name}-{most}"
+    with WorldServer(name) as server:
+        end = asyncio.run(on_temporal(temporal, name, server, run, most=most))
+        assert server.repeated() == 0
+    assert end.result.status == world(name).status
+    assert came(end, world(name).together) == reference(name, run)
 
+
+def test_a_long_run_goes_on_in_fresh_executions(temporal):
     async def main():
-        ends = []
-        for make in (
-            lambda server: on_temporal(temporal, name, server, run, most=most),
-            lambda server: in_memory(name, server, run),
-            lambda server: by_driver(name, server, run, tmp_path),
-        ):
-            with WorldServer(name) as server:
-                ends.append(came(await make(server), together))
-                assert server.repeated() == 0
-        return ends
+        with WorldServer("plain") as server:
+            await on_temporal(temporal, "plain", server, "fresh", most=2)
+            runtime = TemporalRuntime(driver_of("plain", server.url), temporal.address)
+            shown = (await (await runtime._handle("fresh")).describe()).raw_info
+            assert shown.first_run_id != shown.execution.run_id
+            await runtime.aclose()
 
-    here, memory, driver = asyncio.run(main())
-    assert here.status == world(name).status
-    assert here == memory
-    assert here == driver
+    asyncio.run(main())
 
 
 def test_a_run_under_another_policy_is_refused(temporal):
