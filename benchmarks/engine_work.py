@@ -6,6 +6,7 @@ our adapter cost. ``PLAIN`` is the same eleven steps without a policy, with answ
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from engine.store import Store
 
 CALLS, TOOLS = 6, 5
 STEPS = CALLS + TOOLS
+WAITING = "waiting"
+"""The first call of a run whose id begins so takes ``WAITS_S``."""
+WAITS_S = 8.0
 ANSWER = "From what I have found: 42."
 FOUND = "A page that was found, with some words on it. " * 4
 PLAIN = tuple((ANSWER if number == STEPS - 1 else FOUND) for number in range(STEPS))
@@ -40,9 +44,11 @@ class Instant:
     name, model, wire = "main", "instant", "fake"
 
     async def complete(
-        self, request: Request, *, on_delta: object = None, timeout: object = None, idempotency_key: object = None
+        self, request: Request, *, on_delta: object = None, timeout: object = None, idempotency_key: str | None = None
     ) -> Reply:
         found = sum(message.role == "tool" for message in request.messages)
+        if not found and idempotency_key and idempotency_key.startswith(WAITING):
+            await asyncio.sleep(WAITS_S)
         if found >= TOOLS:
             return Reply(Message("assistant", ANSWER), "stop", Usage(100, 10))
         call = ToolCall(f"c{found}", "search", '{"q": "page"}')

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.engine_work import STEPS, Engine, Going, memory, processor
+from benchmarks.engine_work import STEPS, WAITING, WAITS_S, Engine, Going, memory, processor
 
 MODULES = ("on_journal", "on_restate", "on_dbos", "on_temporal")
 FIGURES = Path(__file__).parent / "engines.json"
@@ -30,6 +30,8 @@ AT_ONCE = 50
 _RECOVERED = 20
 """Runs that are in their middle when their worker is killed."""
 _FEWEST_MS = 0.001
+_WAITING = (100, 400)
+"""Runs that wait at the same time, twice: what the second time takes more, divided by how many more there are."""
 
 
 def engines(only: list[str]) -> Iterator[Engine]:
@@ -66,6 +68,7 @@ async def measured(engine: Engine, rounds: int, runs: int) -> dict[str, Any]:
             )
             figures["stored_a_run"] = stored
             figures["memory"] = memory(going.processes())
+            figures["memory_a_run"] = await _waiting(going)
             figures["recovery_s"] = await _recovery(going)
     return {"engine": engine.name, "steps": STEPS, "at_once": AT_ONCE, "runs": runs, **figures}
 
@@ -97,6 +100,19 @@ async def _timed(going: Going, do: Callable[[], Awaitable[None]]) -> tuple[float
     return time.perf_counter() - began, processor(pids) - cpu
 
 
+async def _waiting(going: Going) -> float:
+    """Bytes of memory that one more run takes while it waits for a model, in servers and workers."""
+    used = {}
+    pids = [pid for pid in going.processes() if pid != os.getpid()] or [os.getpid()]
+    for count in _WAITING:
+        runs = asyncio.ensure_future(going.ours(_names(f"{WAITING}-{count}", count), count))
+        await asyncio.sleep(WAITS_S * 0.8)
+        used[count] = memory(pids)
+        await runs
+    few, many = _WAITING
+    return max(used[many] - used[few], 0) / (many - few)
+
+
 async def _recovery(going: Going) -> float:
     """Seconds from the death of a worker until all of its runs have ended elsewhere."""
     ended = await going.recovered(_names("killed", _RECOVERED))
@@ -118,14 +134,15 @@ def table(figures: list[dict[str, Any]], machine: str) -> str:
         machine,
         "",
         f"| engine | ms a step, {AT_ONCE} runs at once | without us | ratio | processor ms a step | without us | ratio "
-        "| ms a step, one run alone | kB stored a run | MB of memory | s from kill -9 of a worker to the end |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| ms a step, one run alone | kB stored a run | kB of memory a waiting run | MB of memory "
+        "| s from kill -9 of a worker to the end |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for each in figures:
         lines.append(
             f"| {each['engine']} | {each['ours_ms']:.2f} | {each['plain_ms']:.2f} | {each['ratio']:.2f}x "
             f"| {each['ours_cpu_ms']:.2f} | {each['plain_cpu_ms']:.2f} | {each['cpu_ratio']:.2f}x "
-            f"| {each['ours_alone_ms']:.2f} | {each['stored_a_run'] / 1000:.0f} "
+            f"| {each['ours_alone_ms']:.2f} | {each['stored_a_run'] / 1000:.0f} | {each['memory_a_run'] / 1000:.0f} "
             f"| {each['memory'] / 1e6:.0f} | {each['recovery_s']:.1f} |"
         )
     return "\n".join(lines)
@@ -157,6 +174,8 @@ def main() -> int:
         parser.error("--write needs a whole measurement")
     if args.quick:
         args.rounds, args.runs = 1, 4
+    if args.only and (unknown := set(args.only) - {engine.name for engine in engines([])}):
+        parser.error(f"not measured here: {', '.join(sorted(unknown))}")
     load, figures = os.getloadavg()[0], []
     for engine in engines(args.only):
         print(f"measuring {engine.name}", file=sys.stderr)

@@ -41,12 +41,12 @@ class TakenOverError(RuntimeError):
 class Settings:
     """How a worker works. All workers of a database should have the same.
 
-    ``concurrency``: runs at a time in this process, those below others not counted. ``lease_ms``: a worker that has not
-    been heard of for so long is dead, and others go on with its runs. ``tick_ms``: how often it looks for signals, and
-    shows where runs stand. ``poll_ms``: how often it looks for new runs. ``log_level``: what DBOS writes to the log.
+    ``concurrency``: runs at a time in this process, those that wait for people included, those below others not.
+    ``lease_ms``: a worker that has not been heard of for so long is dead, and others go on with its runs. ``tick_ms``:
+    how often it looks for signals. ``poll_ms``: how often it looks for new runs. ``log_level``: what DBOS logs.
     """
 
-    concurrency: int = 20
+    concurrency: int = 200
     lease_ms: int = 10_000
     tick_ms: int = 100
     poll_ms: int = 100
