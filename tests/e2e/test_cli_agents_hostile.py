@@ -167,13 +167,13 @@ def test_three_hundred_children_wait_for_two_slots(server: Rehearsal) -> None:
 
 
 def test_a_child_that_hangs_past_the_wall(server: Rehearsal) -> None:
-    Path("many.policy").write_text(POLICY.replace("60s", "1s"))
+    Path("many.policy").write_text(POLICY.replace("60s", "3s"))
     done = policy("run", "many.policy", "hang")
     assert done.returncode == 1
     said = re.sub(r"\b[0-9a-f]{32}\b", "ID", done.stderr)
-    assert "  explore 1: note call 1 to main got no answer in time (wall 1s of ID)  [many.policy:4]\n" in said
+    assert "  explore 1: note call 1 to main got no answer in time (wall 3s of ID)  [many.policy:4]\n" in said
     assert "attempt_wall" not in said
-    assert "\nincomplete: wall (1s of 1s used)\n  decided  many.policy:4\n" in said
+    assert "\nincomplete: wall (3s of 3s used)\n  decided  many.policy:4\n" in said
     assert "                    2 incomplete: wall  [many.policy:4]\n" in said
 
 
