@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from policy_lang.cli import findings
+from policy_lang.cli.terminal import STDIN
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.linting import Clients
 
@@ -15,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check = _Checks(args)
-    return findings.run("check", args, lambda files: findings.in_processes(check, files, args.jobs))
+    return findings.run("check", args, lambda files: findings.in_processes(check, files, args.jobs), check.of_text)
 
 
 class _Checks:
@@ -30,3 +31,9 @@ class _Checks:
         from policy_lang import check
 
         return check(path, root=self.root, params=self.params, clients=self.clients.of(path))[1]
+
+    def of_text(self, text: str) -> list[Diagnostic]:
+        from policy_lang import checks
+
+        clients = self.clients.of(STDIN)
+        return checks(text, STDIN, root=self.root or ".", params=self.params, clients=clients)[1]

@@ -15,8 +15,8 @@ from typing import TextIO, TypeVar
 
 from policy_lang.cli import CLEAN, FINDINGS, USAGE
 from policy_lang.cli.options import add_policy_options
-from policy_lang.cli.terminal import in_full, some_of_each
-from policy_lang.diagnostics import KEEPS, SEVERITIES, WARNING, Diagnostic
+from policy_lang.cli.terminal import STDIN, in_full, some_of_each
+from policy_lang.diagnostics import KEEPS, SEVERITIES, WARNING, Diagnostic, Label
 from policy_lang.settings import SettingsError
 from policy_lang.walking import policy_files
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=["."],
         metavar="FILE",
-        help="a policy file, or a directory to search for *.policy (default: the current one)",
+        help="a policy file, a directory to search for *.policy (default: the current one), or -: the standard input",
     )
     parser.add_argument("--format", choices=FORMATS, default="full", help="how findings are shown (default: full)")
     parser.add_argument(
@@ -78,9 +78,22 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
-def run(command: str, args: argparse.Namespace, judge: Callable[[list[str]], Iterable[list[Diagnostic]]]) -> int:
-    """Let ``judge`` tell the findings of each file, show them, and say by an exit code how grave they are."""
+def run(
+    command: str,
+    args: argparse.Namespace,
+    judge: Callable[[list[str]], Iterable[list[Diagnostic]]],
+    of_text: Callable[[str], list[Diagnostic]],
+) -> int:
+    """Let ``judge`` tell the findings of each file, show them, and say by an exit code how grave they are.
+
+    ``of_text`` tells those of the standard input, where it is what is to be looked at.
+    """
     try:
+        if "-" in args.files:
+            if len(args.files) > 1:
+                print(f"policy {command}: `-`, the standard input, goes with no other file", file=sys.stderr)
+                return USAGE
+            return _told(_of_input(of_text), [STDIN], args)
         files = list(_files(args.files))
         if not files:
             print(f"policy {command}: no *.policy files in {', '.join(args.files)}", file=sys.stderr)
@@ -89,6 +102,22 @@ def run(command: str, args: argparse.Namespace, judge: Callable[[list[str]], Ite
     except SettingsError as problem:
         print(f"policy {command}: {problem}", file=sys.stderr)
         return USAGE
+    return _told(found, files, args)
+
+
+def _of_input(of_text: Callable[[str], list[Diagnostic]]) -> list[Diagnostic]:
+    from policy_lang.source import MAX_BYTES, Source, Span, Unreadable, decode
+
+    try:
+        text = decode(sys.stdin.buffer.read(MAX_BYTES + 1), STDIN).text
+    except Unreadable as problem:
+        nowhere = Label(Span(Source(STDIN, ""), 0, 0))
+        return [Diagnostic(problem.code, problem.message, nowhere, help=problem.help)]
+    return of_text(text)
+
+
+def _told(found: Sequence[Diagnostic], files: Sequence[str], args: argparse.Namespace) -> int:
+    """Show what was found, and give the exit code."""
     show(found, files, args.format)
     if args.format == "full" and (line := _about_fixes(found, files)):
         print(line)

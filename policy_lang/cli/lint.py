@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator
 
 from policy_lang.cli import findings
+from policy_lang.cli.terminal import STDIN
 from policy_lang.diagnostics import Diagnostic
 from policy_lang.linting import Linter
 
@@ -86,7 +87,15 @@ def linter_of(args: argparse.Namespace, seconds: float | None = None) -> Linter:
 
 def run(args: argparse.Namespace) -> int:
     linter = linter_of(args, args.explore_seconds or (1.0 if args.explore else None))
-    return findings.run("lint", args, lambda files: _told(linter, files, args))
+    return findings.run("lint", args, lambda files: _told(linter, files, args), lambda text: _of_text(linter, text))
+
+
+def _of_text(linter: Linter, text: str) -> list[Diagnostic]:
+    """What is found in the standard input, under the settings of the current directory."""
+    from policy_lang.fixing.files import Files
+
+    found = Files(linter, lambda _: text).look(STDIN).findings
+    return [*linter.settings_of(STDIN).problems, *found]
 
 
 def _told(linter: Linter, files: list[str], args: argparse.Namespace) -> Iterator[list[Diagnostic]]:

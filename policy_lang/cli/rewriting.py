@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Iterator
 
+from policy_lang.cli.terminal import STDIN as STDIN
 from policy_lang.cli.terminal import in_colour
 from policy_lang.renderers.snippet import clean
 from policy_lang.walking import policy_files
 
 BOM = b"\xef\xbb\xbf"
-STDIN = "<stdin>"
 
 _COLOURS = {"---": "1", "+++": "1", "@@": "36", "+": "32", "-": "31"}
 

@@ -11,6 +11,9 @@ from typing import Final, TextIO
 
 from policy_lang.diagnostics import Diagnostic
 
+STDIN: Final = "<stdin>"
+"""The standard input, by the name that it has in what is told."""
+
 MOST_ALIKE: Final = 100
 """Findings of one code in one file that are shown to people; of the others they are told how many there are."""
 

@@ -354,3 +354,36 @@ def test_interrupted(tmp_path: Path) -> None:
             process.kill()
     assert process.returncode == 130
     assert errors == b""
+
+
+@pytest.mark.parametrize("command", ["check", "lint"])
+class TestTheStandardInput:
+    def ran(self, command: str, cwd: Path, text: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
+        line = [sys.executable, "-m", "policy_lang.cli", command, *words]
+        return subprocess.run(line, cwd=cwd, input=text, capture_output=True, timeout=60, check=False)
+
+    def test_it_is_read(self, command: str, tmp_path: Path) -> None:
+        (tmp_path / "base.policy").write_text('policy "base" lang 1\n')
+        text = b'policy "x" lang 1\r\nextends "base.policy"\r\nlimits {\r\n  tokns  5k\r\n}\r\n'
+        done = self.ran(command, tmp_path, text, "-", "--format", "concise")
+        assert done.returncode == 1
+        assert done.stdout.decode().splitlines() == [
+            "<stdin>:4:3: error[P201]: unknown resource `tokns`; did you mean `tokens`?",
+            "checked 1 file, found 1 error",
+        ]
+
+    def test_it_may_be_no_text(self, command: str, tmp_path: Path) -> None:
+        done = self.ran(command, tmp_path, b"\xff\xfex\0", "-")
+        assert done.returncode == 2
+        assert done.stdout.startswith(b"error[P404]: `<stdin>` is UTF-16, not UTF-8\n")
+
+    def test_it_goes_with_nothing_else(self, command: str, tmp_path: Path) -> None:
+        done = self.ran(command, tmp_path, b"", "-", "a.policy")
+        assert done.returncode == 2
+        assert done.stderr == f"policy {command}: `-`, the standard input, goes with no other file\n".encode()
+
+    def test_settings_of_the_directory_count(self, command: str, tmp_path: Path) -> None:
+        (tmp_path / "policy.toml").write_text('[clients.small]\nwire = "openai"\nmodel = "m"\n')
+        text = b'policy "x" lang 1\non llm_failure *  fallback smal then stop\n'
+        done = self.ran(command, tmp_path, text, "-", "--format", "concise")
+        assert b"error[P306]" in done.stdout
