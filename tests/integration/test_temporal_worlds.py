@@ -14,6 +14,7 @@ from engine.clients import from_spec
 from engine.run.driver import Driver
 from engine.run.errors import RunError
 from engine.runtimes.protocol import RuntimeUnreachableError
+from engine.runtimes.records import Answered
 from engine.runtimes.temporal import TemporalRuntime, serve
 
 
@@ -194,6 +195,26 @@ def test_what_nobody_asks_cannot_be_answered(temporal):
                 result = await runtime.result("asked")
             assert result.status == "completed"
             assert any("pay found another page" in message.text for message in result.messages)
+
+    asyncio.run(main())
+
+
+def test_an_answer_is_for_the_execution_that_has_asked(temporal):
+    async def main():
+        with WorldServer("approval") as server:
+            driver = driver_of("approval", server.url)
+            runtime = TemporalRuntime(driver, temporal.address, queue="late", most=1)
+            async with serving(driver, temporal.address, queue="late"):
+                await runtime.start("Hello?", run_id="late")
+                while not (report := await runtime.peek("late")).requests:
+                    await asyncio.sleep(0.02)
+                (request,) = report.requests
+                execution, _ = await runtime._looked("late")
+                await runtime.answer(request.id)
+                await runtime.result("late")
+                with pytest.raises(RunError, match="does not ask"):
+                    await runtime.answer(request.id)
+                assert not await runtime._signal("late", "answer", Answered(request.id, 1), execution)
 
     asyncio.run(main())
 

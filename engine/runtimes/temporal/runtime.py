@@ -113,21 +113,8 @@ class TemporalRuntime:
             raise self._unknown(run_id, exc) from None
 
     async def peek(self, run_id: str) -> Report | None:
-        try:
-            with reaching(self._address):
-                handle = await self._handle(run_id, Report)
-                if (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING:
-                    return None
-                report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
-                return report
-        except RuntimeUnreachableError as exc:
-            raise RuntimeUnreachableError(
-                f"run {run_id} does not say where it stands: no worker serves the task queue {self._queue!r}, or {exc}"
-            ) from None
-        except WorkflowQueryFailedError as exc:
-            raise RunError(f"run {run_id} does not say where it stands: {exc}") from None
-        except RPCError as exc:
-            raise self._unknown(run_id, exc) from None
+        _, report = await self._looked(run_id)
+        return report
 
     async def cancel(self, run_id: str, cause: str = "user") -> None:
         await self._signal(run_id, "cancel", Cancel(system_clock(), cause))
@@ -143,12 +130,14 @@ class TemporalRuntime:
         by: str = "",
     ) -> None:
         run = run_of(request_id)
-        report = await self.peek(run)
+        execution, report = await self._looked(run)
         asked = next((r for r in report.requests if r.id == request_id), None) if report is not None else None
-        if asked is None:
-            raise RunError(f"run {run} does not ask {request_id} (any more)")
         tools = self._driver.role.host.tools if self._driver is not None else {}
-        await self._signal(run, "answer", answered(asked, tools, granted, args, amount, result, by))
+        # To this execution alone: a later one counts its questions anew, and may ask something else by this id.
+        if asked is None or not await self._signal(
+            run, "answer", answered(asked, tools, granted, args, amount, result, by), execution
+        ):
+            raise RunError(f"run {run} does not ask {request_id} (any more)")
 
     async def runs(self) -> tuple[Listed, ...]:
         """The runs of the task queue that the server knows, the last begun first."""
@@ -176,16 +165,38 @@ class TemporalRuntime:
             self._connected = await self._connect()
         return self._connected
 
-    async def _handle(self, run_id: str, type: Any = None) -> WorkflowHandle[Any, Any]:
-        return (await self._client()).get_workflow_handle(run_id, result_type=type)
+    async def _handle(self, run_id: str, type: Any = None, execution: str | None = None) -> WorkflowHandle[Any, Any]:
+        return (await self._client()).get_workflow_handle(run_id, run_id=execution, result_type=type)
 
-    async def _signal(self, run_id: str, name: str, signal: Cancel | Answered) -> None:
+    async def _looked(self, run_id: str) -> tuple[str | None, Report | None]:
+        """The execution in which a run goes on, and where it stands there; see ``peek``."""
         try:
             with reaching(self._address):
-                await (await self._handle(run_id)).signal(name, signal)
+                now = await (await self._handle(run_id)).describe()
+                if now.status is not WorkflowExecutionStatus.RUNNING:
+                    return None, None
+                handle = await self._handle(run_id, execution=now.run_id)
+                report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
+                return now.run_id, report
+        except RuntimeUnreachableError as exc:
+            raise RuntimeUnreachableError(
+                f"run {run_id} does not say where it stands: no worker serves the task queue {self._queue!r}, or {exc}"
+            ) from None
+        except WorkflowQueryFailedError as exc:
+            raise RunError(f"run {run_id} does not say where it stands: {exc}") from None
+        except RPCError as exc:
+            raise self._unknown(run_id, exc) from None
+
+    async def _signal(self, run_id: str, name: str, signal: Cancel | Answered, execution: str | None = None) -> bool:
+        """Tell a run something. Is it there to hear it? Raises ``RunError`` for an unknown run."""
+        try:
+            with reaching(self._address):
+                await (await self._handle(run_id, execution=execution)).signal(name, signal)
         except RPCError as exc:
             if exc.status is not RPCStatusCode.NOT_FOUND or "already completed" not in str(exc):
                 raise self._unknown(run_id, exc) from None
+            return False
+        return True
 
     def _unknown(self, run_id: str, exc: RPCError) -> RunError:
         if exc.status is RPCStatusCode.NOT_FOUND:

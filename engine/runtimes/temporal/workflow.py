@@ -22,7 +22,7 @@ from engine.run.contents import Contents
 from engine.run.effects import settles
 from engine.runtimes.environment import Job
 from engine.runtimes.execution import Worker, execute
-from engine.runtimes.records import Answered, Cancel, ChildOver, End, Ended, Happening, Order, Report, Signal, Timer
+from engine.runtimes.records import Answered, Cancel, ChildOver, End, Ended, Happening, Order, Report, Timer
 from engine.runtimes.temporal import here
 from engine.runtimes.temporal.wire import (
     BEGIN,
@@ -272,8 +272,9 @@ class Run:
         self._environment = TemporalEnvironment(task, texts, self.inbox)
         ended = await execute(order, worker, self._environment, texts, Contents(texts))
         if isinstance(ended, Order):
-            late = tuple(signal for signal in self.inbox if isinstance(signal, Signal))
-            workflow.continue_as_new(structs.replace(task, order=structs.replace(ended, held=(*ended.held, *late))))
+            # Answers are to questions of this execution, none of which is open any more.
+            late = tuple(each for each in (*ended.held, *self.inbox) if isinstance(each, Cancel | ChildOver))
+            workflow.continue_as_new(structs.replace(task, order=structs.replace(ended, held=late)))
         return ended
 
 
