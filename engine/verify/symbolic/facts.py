@@ -145,7 +145,7 @@ def tiny(policy: Policy) -> Iterator[Policy]:
     """The policy with limits so small that a search is short, each of them in turn much smaller than the others."""
     places = [i for i, limit in enumerate(policy.limits) if limit.max and RESOURCES[limit.resource].kind == "counted"]
     choices = [(1,) * len(places), (2,) * len(places)]
-    for usual, other in ((4, 1), (5, 2), (1, 4), (2, 5), (7, 1)):
+    for usual, other in ((7, 1), (4, 1), (5, 2), (1, 4), (2, 5)):
         choices += [tuple(other if i == alone else usual for i in places) for alone in places]
     for numbers in dict.fromkeys(choices):
         given = dict(zip(places, numbers, strict=True))
