@@ -140,7 +140,7 @@ class RestateWorker(Process):
     def start(self, *more):
         marks = self.said().count("ready")
         self.run(*self._command, *more)
-        until(lambda: self.said().count("ready") > marks, self, 30)
+        until(lambda: self.said().count("ready") > marks, self, 90)
 
     def __enter__(self):
         self.start()

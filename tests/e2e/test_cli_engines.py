@@ -134,7 +134,7 @@ def serving(folder, *options):
     worker = Process(folder / "serve.log")
     worker.run(sys.executable, "-m", "policy_lang.cli", "serve", *options)
     try:
-        until(lambda: "p.policy on Restate at" in worker.said(), worker, 30)
+        until(lambda: "p.policy on Restate at" in worker.said(), worker, 90)
         yield worker
     finally:
         worker.kill()
