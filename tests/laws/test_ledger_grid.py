@@ -1,7 +1,8 @@
-"""Every tree of up to three levels and two children with pools of nothing, one or two tokens: all that amounts can do.
+"""Every tree of up to three levels and two children: all that amounts can do, and all that slots can do.
 
-Held against the plain ledger in every state, as in ``test_ledger_explored``; slots and clocks are explored there, for
-amounts do not look at them.
+Pools have nothing, one or two tokens; one child of a node runs at a time. Held against the plain ledger in every state,
+as in ``test_ledger_explored``. Neither looks at the other (``test_ledger_parts``), and each is free here to do at any
+moment what the other might let it do or not: so both together come to no state that has not been looked at.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import pytest
 from test_ledger_explored import CARVE, World, budget, explore, pool
 
 AMOUNTS = ("spawn", "hold", "settle", "ended", "close")
+SLOTS = ("spawn", "wake", "suspend", "waiting", "ended", "close")
 
 
 def world(root: int, below: int | None, carves: bool, carve_below: bool) -> World:
@@ -46,3 +48,10 @@ def test_in_every_state_the_amounts_are_what_was_said_of_them(
     found = explore(world(root, below, carves, carve_below))
     assert (found.broken, found.trace) == ("", ())
     assert found.states == STATES[root, below][WAYS.index((carves, carve_below))]
+
+
+def test_in_every_state_the_slots_are_what_was_said_of_them() -> None:
+    """A queue, who has a slot, who is asked or waits for children, what is closed in the midst of it."""
+    found = explore(World(budget(), budget(), SLOTS, levels=2))
+    assert (found.broken, found.trace) == ("", ())
+    assert found.states == 15_807
