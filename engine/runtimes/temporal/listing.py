@@ -18,13 +18,13 @@ _STATUS: Final[dict[WorkflowExecutionStatus, Literal["running", "ended"]]] = {
 _RECENT: Final = 5
 
 
-async def listed(client: Client, run: WorkflowExecution) -> Listed:
-    """A run in one line, with what is wrong where it does not go on."""
+async def listed(client: Client, run: WorkflowExecution, *, look: bool) -> Listed:
+    """A run in one line, with what is wrong where it does not go on. ``look``: ask whether it is stuck."""
     began = round(run.start_time.timestamp() * 1000)
     status = _STATUS.get(run.status) if run.status is not None else None
     if status == "ended":
         return Listed(run.id, "ended", began)
-    if status == "running" and not await _stuck(client, run):
+    if status == "running" and not (look and await _stuck(client, run)):
         return Listed(run.id, "running", began)
     return Listed(run.id, "waiting" if status else "failed", began, await _failure(client, run))
 

@@ -38,6 +38,9 @@ MOST: Final = 500
 """After so many things that happened a run goes on in a fresh execution: about 3,000 events of Temporal's record."""
 
 HEARTBEAT_MS: Final = 5_000
+_LOOKED_AT: Final = 200
+"""Of so many runs in a list it is asked whether they are stuck."""
+
 PATIENCE: Final = timedelta(seconds=10)
 """How long a worker has to say where a run stands."""
 
@@ -147,7 +150,7 @@ class TemporalRuntime:
             with reaching(self._address):
                 async for each in client.list_workflows(only):
                     if each.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                        found.append(await listed(client, each))
+                        found.append(await listed(client, each, look=len(found) < _LOOKED_AT))
         except RPCError as exc:
             raise RuntimeUnreachableError(f"the Temporal server at {self._address} lists no runs: {exc}") from None
         return tuple(found)
