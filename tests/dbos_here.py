@@ -86,7 +86,7 @@ def played(name: str, database: str, play: Callable[..., Awaitable[T]], delay: f
         driver = driver_of(name, server.url)
         runtime = DBOSRuntime(driver, database, poll_ms=20)
         try:
-            return await asyncio.wait_for(play(server, driver, runtime), 40)
+            return await asyncio.wait_for(play(server, driver, runtime), 100)
         finally:
             await runtime.aclose()
             await driver.aclose()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 
 import pytest
 from engine_worlds import came, older, order_of, reference, world
@@ -103,3 +104,26 @@ def test_on_postgresql_a_dead_workers_runs_go_on_elsewhere(name, request):
 
     for end in played(name, database, play, delay=0.2):
         assert came(end, world(name).together) == reference(name, end.result.run_id)
+
+
+def test_a_worker_that_stood_still_for_longer_than_its_lease_stops_and_writes_nothing_more(request):
+    # With SQLite, one that stands still in a write would block the file.
+    database = unused(request, "postgresql", None)
+
+    async def play(server, driver, runtime):
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(worker("plain", server.url, database))
+            run = await runtime.submit(order_of("plain", driver, "run"))
+            while server.requests(run) < 3:
+                await asyncio.sleep(0.02)
+            first.send_signal(signal.SIGSTOP)
+            stack.enter_context(worker("plain", server.url, database))
+            while server.requests(run) < 5:
+                await asyncio.sleep(0.02)
+            first.send_signal(signal.SIGCONT)
+            end = await runtime.end(run)
+            assert await asyncio.to_thread(first.wait, 20) == 1
+            assert server.repeated() <= 1
+            return end
+
+    assert came(played("plain", database, play, delay=0.3)) == reference("plain", "run")

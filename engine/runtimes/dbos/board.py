@@ -128,8 +128,9 @@ class Board:
 
     def leave(self, worker: str) -> None:
         """A worker ends by itself: nobody has to wait before he goes on with its runs."""
+        row = self._insert(_workers).values(worker=worker, beat=LEFT, heir="")  # it may have been forgotten meanwhile
         with self._engine.begin() as connection:
-            connection.execute(sa.update(_workers).where(_workers.c.worker == worker).values(beat=LEFT))
+            connection.execute(row.on_conflict_do_update(index_elements=["worker"], set_={"beat": LEFT}))
 
     def peers(self) -> list[Peer]:
         """All workers that may still have runs."""
