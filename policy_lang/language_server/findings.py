@@ -9,11 +9,14 @@ from typing import Final
 from lsprotocol import types
 from pygls import uris
 
-from policy_lang.diagnostics import ERROR, NOTE, WARNING, Diagnostic, Label
+from policy_lang.diagnostics import ERROR, NOTE, SEVERITIES, WARNING, Diagnostic, Label
 from policy_lang.language_server.analysis import Analysis
 from policy_lang.source import Source
 
 SOURCE: Final = "policy"
+
+MOST_TOLD: Final = 1_000
+"""Findings of one document: an editor shows no more, and would be kept busy by them at each key."""
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PAGES = (
@@ -31,10 +34,16 @@ _IDLE = frozenset({"P313", "P315", "P319", "P331", "P332", "P367", "P368", "P900
 
 
 def diagnostics(analysis: Analysis) -> list[types.Diagnostic]:
-    """All findings, each with its place in the document."""
-    found = [diagnostic(finding, analysis) for finding in analysis.findings]
+    """All findings, each with its place in the document; of very many the gravest, and how many more there are."""
+    shown = analysis.findings
+    if len(shown) > MOST_TOLD:
+        shown = sorted(shown, key=lambda finding: SEVERITIES.index(finding.severity))[:MOST_TOLD]
+    found = [diagnostic(finding, analysis) for finding in shown]
+    top = types.Range(types.Position(0, 0), types.Position(0, 0))
+    if more := len(analysis.findings) - len(shown):
+        told = f"{more:,} more findings are not shown; `policy lint` shows them"
+        found.append(types.Diagnostic(top, told, types.DiagnosticSeverity.Information, source=SOURCE))
     if analysis.trouble:
-        top = types.Range(types.Position(0, 0), types.Position(0, 0))
         found.insert(0, types.Diagnostic(top, analysis.trouble, types.DiagnosticSeverity.Error, source=SOURCE))
     return found
 

@@ -49,7 +49,7 @@ class PolicyServer(LanguageServer):
         self.root = os.path.realpath(root) if root else None
         self.was_shut_down = False
         self._analyses: dict[str, Analysis] = {}
-        self._told: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
+        self._told: dict[str, tuple[int | None, list[types.Diagnostic], Analysis]] = {}
         self._waiting: asyncio.TimerHandle | None = None
 
     # ---- documents
@@ -102,13 +102,17 @@ class PolicyServer(LanguageServer):
         self._waiting = None
         for document in list(self.workspace.text_documents.values()):
             uri = document.uri
+            version, before, known = self._told.get(uri, (None, None, None))
             try:
-                found = findings.diagnostics(self.analysis(uri))
+                analysis = self.analysis(uri)
+                if analysis is known and version == document.version:
+                    continue
+                found = findings.diagnostics(analysis)
             except Exception as problem:
                 self.log(f"findings of {uri}", problem)
                 continue
-            if self._told.get(uri) != (document.version, found):
-                self._told[uri] = (document.version, found)
+            self._told[uri] = (document.version, found, analysis)
+            if (version, before) != (document.version, found):
                 self.text_document_publish_diagnostics(
                     types.PublishDiagnosticsParams(uri, found, version=document.version)
                 )

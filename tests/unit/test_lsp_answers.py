@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,13 @@ class TestFindings:
     def test_a_text_that_is_none_is_told(self, folder: Path) -> None:
         (told,) = findings.diagnostics(Editor(folder, HEAD + "\0").analysis)
         assert told.code == "P404"
+
+    def test_of_very_many_the_gravest_are_told(self, folder: Path) -> None:
+        text = HEAD + 'tool "a*"  limit 5\n' * 1_500 + "limits {\n  tokns  5k\n}\n"
+        told = findings.diagnostics(Editor(folder, text).analysis)
+        assert len(told) == findings.MOST_TOLD + 1
+        assert told[0].code == "P201"
+        assert re.fullmatch(r"[\d,]+ more findings are not shown; `policy lint` shows them", told[-1].message)
 
 
 class TestFixes:
