@@ -66,6 +66,10 @@ HOST = ("--model", "openai:main", "--base-url", "http://127.0.0.1:1/v1", "--tool
             "policy runs list: 'here' is no address of Restate: it looks like http://127.0.0.1:8080\n",
         ),
         (
+            ("runs", "list", "--engine", "restate", "--queue", "a'b"),
+            'policy runs list: "a\'b" is no name of a service: it has letters, digits, and . _ - after the first letter\n',
+        ),
+        (
             ("runs", "list", "--engine", "restate", "--namespace", "n"),
             "policy runs list: --namespace says nothing to Restate\n",
         ),
@@ -99,6 +103,7 @@ def test_what_cannot_be_done_is_told_in_a_line(policy, arguments, said):
             ("--listen", "192.0.2.1:80"),
             "policy serve: cannot listen at 192.0.2.1:80: cannot assign requested address\n",
         ),
+        (("--queue", "a b"), "policy serve: 'a b' is no name of a service"),
         (("--namespace", "n"), "policy serve: --namespace says nothing to Restate\n"),
         (("--url", "ftp://x"), "policy serve: 'ftp://x' is no address of this worker"),
         (("--admin", "http://127.0.0.1:1"), "policy serve: there is no Restate at http://127.0.0.1:1: "),

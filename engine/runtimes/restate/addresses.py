@@ -5,6 +5,7 @@ It knows neither Restate's SDK nor how a run is carried out.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ LISTEN: Final = "127.0.0.1:9080"
 """Where a worker is called by Restate."""
 
 SERVICE: Final = "Run"
+_SERVICE: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 REFUSED: Final = 422
 """Code of a run that no worker takes."""
 
@@ -34,6 +36,13 @@ def continued(service: str) -> str:
 def answer_to(execution: int, request: str) -> str:
     """The promise that the answer to a request fulfils. Each execution of a run counts its questions anew."""
     return f"answer {execution} {request}"
+
+
+def checked_service(name: str) -> str:
+    """A name that Restate takes for a service. Raises ``RunError`` for anything else."""
+    if not _SERVICE.fullmatch(name):
+        raise RunError(f"{name!r} is no name of a service: it has letters, digits, and . _ - after the first letter")
+    return name
 
 
 def checked_url(text: str, what: str) -> str:

@@ -19,7 +19,15 @@ from engine.run.timers import system_clock
 from engine.runtimes.listing import Listed
 from engine.runtimes.protocol import RuntimeUnreachableError, answered, run_of
 from engine.runtimes.records import Cancel, ChildOver, End, Order, Report, decode, encode
-from engine.runtimes.restate.addresses import CANCEL, INGRESS, SERVICE, admin_of, answer_to, checked_url
+from engine.runtimes.restate.addresses import (
+    CANCEL,
+    INGRESS,
+    SERVICE,
+    admin_of,
+    answer_to,
+    checked_service,
+    checked_url,
+)
 from engine.runtimes.starting import ordered
 
 _JSON = {"content-type": "application/json", "accept": "application/json"}
@@ -47,7 +55,7 @@ class RestateRuntime:
         self._driver = driver
         self._address = checked_url(address, "Restate")
         self._admin = checked_url(admin or admin_of(self._address), "Restate's administration")
-        self._service = service
+        self._service = checked_service(service)
         self._http = httpx.AsyncClient(
             headers={"authorization": f"Bearer {token}"} if token else {},
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),

@@ -20,7 +20,7 @@ from engine.run.driver import Driver
 from engine.run.errors import RunError
 from engine.runtimes.execution import Worker
 from engine.runtimes.protocol import RuntimeUnreachableError
-from engine.runtimes.restate.addresses import INGRESS, LISTEN, SERVICE, admin_of, checked_url
+from engine.runtimes.restate.addresses import INGRESS, LISTEN, SERVICE, admin_of, checked_service, checked_url
 from engine.runtimes.restate.services import Settings, services
 
 _log = logging.getLogger("policy.restate")
@@ -59,6 +59,7 @@ async def serve(
         RunError: an address is none, or cannot be listened at.
     """
     host, port = _bound(listen)
+    checked_service(service)
     admin = checked_url(admin or admin_of(checked_url(address or INGRESS, "Restate")), "Restate's administration")
     here = checked_url(url or f"http://{f'[{host}]' if ':' in host else host}:{port}", "this worker")
     stop = asyncio.Event()
