@@ -14,7 +14,7 @@ from engine.core.policy import Price
 
 _MILLION = 1_000_000
 
-_MOST = 1 << 62
+_MOST = 1 << 200
 """More than is ever used."""
 
 
