@@ -67,7 +67,7 @@ HOST = ("--model", "openai:main", "--base-url", "http://127.0.0.1:1/v1", "--tool
         ),
         (
             ("runs", "list", "--engine", "restate", "--queue", "a'b"),
-            'policy runs list: "a\'b" is no name of a service: it has letters, digits, and . _ - after the first letter\n',
+            "is no name of a service: it has letters, digits, and . _ - after the first letter",
         ),
         (
             ("runs", "list", "--engine", "restate", "--namespace", "n"),
