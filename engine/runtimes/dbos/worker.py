@@ -13,7 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions
+from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, EnqueueOptions, error
+from sqlalchemy.exc import DBAPIError
 
 from engine.core.vocabulary import SEMANTICS_VERSION
 from engine.run.contents import Contents
@@ -31,6 +32,8 @@ from engine.runtimes.texts import Texts
 QUEUE = "policy-runs"
 WORKFLOW = "policy-run"
 _AT_ONCE = 500
+_ELSEWHERE = (error.DBOSWorkflowConflictIDError, error.DBOSWorkflowCancelledError, DBAPIError)
+"""The run has not ended here: another worker has it by now, or will."""
 
 
 class TakenOverError(RuntimeError):
@@ -218,6 +221,8 @@ class _Here:
             order = decode(text, Order)
             try:
                 end = await self._executed(order)
+            except _ELSEWHERE:
+                raise
             except Exception as exc:
                 await self._told_above(order, Message(refused=str(exc) or type(exc).__name__))
                 raise
