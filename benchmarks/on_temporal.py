@@ -143,7 +143,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 async def _work(address: str) -> None:
     client = await Client.connect(address)
     async with temporalio.worker.Worker(client, task_queue=_PLAIN_QUEUE, workflows=[Plain], activities=[step]):
-        await serve(driver(), address)
+        await serve(driver(), address, jobs=1_000)
 
 
 ENGINES = (_Temporal(),)
