@@ -68,11 +68,10 @@ def played(name, database, mischief):
             return stack.enter_context(worker(name, server.url, database))
 
         ends = asyncio.run(through(name, server, database, lambda: mischief(server, start)))
-        again = server.repeated()
+        server.repeated()  # raises for what was on record
         assert not server.ledger.problems
     together = world(name).together
     assert [came(end, together) for end in ends] == [reference(name, end.result.run_id) for end in ends]
-    return again
 
 
 async def begun(server):
@@ -100,8 +99,7 @@ def test_workers_die_and_others_go_on(kind, name, tmp_path, request):
             kill(alive.pop(draws.randrange(len(alive))))
             alive.append(start())
 
-    again = played(name, database, mischief)
-    assert again <= KILLS * RUNS * world(name).together
+    played(name, database, mischief)
 
 
 @pytest.mark.parametrize("name", ["plain", "approval"])
