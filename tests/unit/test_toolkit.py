@@ -151,8 +151,8 @@ def test_a_refutation_is_the_table_of_the_command() -> None:
 
 def test_what_is_unknown_or_vacuous_is_asked_for() -> None:
     with pytest.raises(AssertionError, match="unknown"):
-        assert_holds(POLICY, "always tokens <= 5k")
-    assert assert_holds(POLICY, "always tokens <= 5k", unknown=True)[0].result == "unknown"
+        assert_holds(POLICY, "always children <= 5")
+    assert assert_holds(POLICY, "always children <= 5", unknown=True)[0].result == "unknown"
     assert assert_holds(POLICY, "at_most 2 fallback")[0].vacuous
     with pytest.raises(AssertionError, match="vacuous"):
         assert_holds(POLICY, "at_most 2 fallback", vacuous=False)
