@@ -134,6 +134,8 @@ class _Comparing:
         """Look for runs that show a difference; what the last search says is what is known."""
         found = [self._search("simple runs", plain=True)]
         self._confirm(found[0].partings)
+        if set(self.unplayed.values()) - self._ways():
+            self._add(marched(self.compiled, self.most + 2, self.until))
         if needs_past(self.policies):
             self._add(drilled(self.compiled, self.budget.open))
         self.odd = True

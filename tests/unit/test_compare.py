@@ -195,6 +195,21 @@ def test_what_could_not_be_visited_is_not_known() -> None:
     assert found.why == "stopped after 100 states; no difference was found so far"
 
 
+@pytest.mark.parametrize(
+    ("ladder", "other", "result"),
+    [
+        ("4  then extend 2 once  then finalize", "3  then extend 2 once  then finalize", "stricter"),
+        ("4  then finalize", "5  then finalize", "looser"),
+        ("4  then finalize", "4", "looser"),
+    ],
+)
+def test_a_round_that_a_breaker_would_shorten_is_played_without_it(ladder: str, other: str, result: str) -> None:
+    """A shortest run has an open breaker in each of its rounds, which no history of it has opened."""
+    text = 'limits {{\n  llm_calls        8\n  tool_iterations  {}\n}}\nbreaker "*" {{\n  trip  failures 3\n}}\n'
+    found = compare(of(text.format(ladder)), of(text.format(other)))
+    assert (found.result, found.unplayed, bool(found.shown)) == (result, (), True)
+
+
 def test_a_breaker_that_resets_has_both_directions() -> None:
     """What opens sooner is tried again sooner, too: nothing is claimed that was not played."""
     text = 'limits {{\n  llm_calls  9\n}}\nbreaker "*" {{\n  trip   failures {}\n  reset  after 30s\n}}\n'
