@@ -86,7 +86,7 @@ def coverable(policy: Policy, budget: Budget, progress: Progress = unheard) -> C
     until = time.perf_counter() + budget.seconds
     machine = _told(around(build(policy), policy, _ALONE))
     plans = plans_of(policy)
-    search = Search(machine, Laws((), (), plans), budget.open)
+    search = Search(machine, Laws((), (), plans), budget.open, apart=True)
     with uncollected():
         cut = search.run(budget.states, until, progress)
     fired = search.fired_rules()
