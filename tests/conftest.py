@@ -39,6 +39,7 @@ SLOW = (
     "test_journal_kills.py",
     "test_journal_kills_host.py",
     "test_journal_kills_people.py",
+    "test_journal_kills_stops.py",
     "test_pre_commit.py",
     "test_toolkit_faults.py",
     "test_verification_suite.py",
