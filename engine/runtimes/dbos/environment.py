@@ -8,7 +8,9 @@ each thing that happens in it, which is what it would have without us.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from dbos import DBOS
@@ -79,7 +81,10 @@ class Steps:
         self._inbox: dict[int, Message] = {}
         self._given: set[int] = set()
         """Signals that were given out, by their numbers: the board may show them again."""
-        self._arrived = asyncio.Event()
+        self._ended: deque[str] = deque()
+        """Jobs that have ended, in that order, by their keys."""
+        self._wanted: asyncio.Future[None] | None = None
+        """Whoever waits for something to happen."""
         self._before: list[Callable[[], Awaitable[None]]] = []
         """What is to be done before the next wait, unless that is on record: then it was done before it."""
 
@@ -148,6 +153,7 @@ class Steps:
         for key, job in self._waiting.items():
             if key not in self._tasks:
                 self._tasks[key] = asyncio.ensure_future(self._performing.perform(job))
+                self._tasks[key].add_done_callback(partial(self._over, key))
                 if key in self._stopped:  # by a decision that is on record
                     asyncio.get_running_loop().call_soon(self._performing.stop, key)
         self._around.waits(self._run, report, self._deliver)
@@ -159,24 +165,31 @@ class Steps:
         for number, message in sorted(self._inbox.items()):
             if number not in self._given:
                 return Given(message.signal, number, message.refused)
-        for task in self._tasks.values():
-            if task.done():
+        while self._ended:
+            if (task := self._tasks.get(self._ended[0])) is not None and task.done():
                 return Given(task.result())
+            self._ended.popleft()  # given out, or left behind
         return Given(Timer(until)) if self._clock() >= until else None
 
     async def _something(self, until: int) -> None:
-        self._arrived.clear()
-        arrived = asyncio.ensure_future(self._arrived.wait())
+        loop = asyncio.get_running_loop()
         left = LONGEST_S if until >= NO_TIME else max((until - self._clock()) / 1000, 0.0)
+        self._wanted = loop.create_future()
+        timer = loop.call_later(min(left, LONGEST_S), self._wake)
         try:
-            await asyncio.wait(
-                {*self._tasks.values(), arrived},
-                timeout=min(left, LONGEST_S),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await self._wanted
         finally:
-            arrived.cancel()
+            timer.cancel()
+            self._wanted = None
+
+    def _wake(self) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+    def _over(self, key: str, _: object) -> None:
+        self._ended.append(key)
+        self._wake()
 
     def _deliver(self, number: int, message: Message) -> None:
         self._inbox[number] = message
-        self._arrived.set()
+        self._wake()
