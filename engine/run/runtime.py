@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.draws import RESOURCES as POOLED
-from engine.core.ledger import CLOSED
+from engine.core.ledger import CLOSED, IDLE, RUNNING
 from engine.core.messages import Message
 from engine.core.state import LimitHit, Refusal, Used, total
 from engine.run.acts import Closed, Posted, Spawned
@@ -167,7 +167,10 @@ class Runtime:
             JournalError: the journal of the tree could not be written; the tree can only be closed.
         """
         tree, seat = self._tree(node), self._seat(node)
-        if (refusal := tree.ledger.may_wake(seat.id)) is not None:
+        refusal = tree.ledger.may_wake(seat.id)
+        if refusal is None and tree.broken is None and self._state(tree, seat) == RUNNING:
+            refusal = Refusal(_state_hit(RUNNING, seat), "default: running")
+        if refusal is not None:
             raise Refused(f"{node.id} cannot be woken", refusal)
         said = opening(text, seat.role.instructions or None)
         posts = tuple(map(tree.contents.get, seat.take_posts()))
@@ -257,8 +260,11 @@ class Runtime:
         return seat
 
     def _state(self, tree: Tree, seat: Seat) -> str:
-        ledger = tree.ledger.nodes[seat.id]
-        return "closing" if ledger.closing and ledger.state != CLOSED else ledger.state
+        node = tree.ledger.nodes[seat.id]
+        if node.closing and node.state != CLOSED:
+            return "closing"
+        ending = node.state == IDLE and seat.id in tree.live  # its run has ended, and nobody has been told yet
+        return RUNNING if ending else node.state
 
     def _view(self, tree: Tree, seat: Seat) -> NodeView:
         node = tree.ledger.nodes[seat.id]

@@ -313,6 +313,20 @@ def test_what_a_model_has_delegated_is_a_node_that_can_be_waited_for():
     hosted(test, helper=Model(delegates("a"), then=says("fine")))
 
 
+def test_a_node_is_idle_when_whoever_waits_has_been_told_and_can_be_woken_at_once():
+    async def test(runtime, main, helper):
+        node = runtime.spawn("research", runtime.open(id="r"))
+        for number in range(30):
+            runtime.wake(node, f"go {number}")
+            while runtime.inspect(node).state != "idle":
+                await asyncio.sleep(0)
+        assert (await runtime.wait(node)).text == "heard go 29"
+        view = runtime.inspect(node)
+        assert (view.runs, view.used.llm_calls) == (30, 30)
+
+    hosted(test, helper=Model(then=lambda request: says(f"heard {request.messages[-1].text}")))
+
+
 def test_a_runtime_leaves_nothing_held():
     rules = policy(limit("tokens", 50_000), blocks={"research": [limit("tokens", 9_000)]}, carve=("tokens",))
 
