@@ -8,7 +8,7 @@ from run_trees import Killed, Mortal, agents, delegates, limit, policy
 
 from engine.core.messages import Usage
 from engine.core.policy import Policy, ToolRule
-from engine.run.driver import Driver
+from engine.run.driver import Driver, RunError
 from engine.run.runtime import Node, Refused, Runtime
 from engine.store import LeaseError, MemoryStore
 
@@ -436,11 +436,15 @@ def test_what_a_host_had_going_is_taken_up_with_its_tree():
     async def later():
         clients = {"main": Model(), "helper": Model(says("late"))}
         driver = Driver(policy(), clients, agents=agents("research"), journal=journal)
-        return await driver.resume("r")
+        with pytest.raises(RunError, match=r"its program takes it up with `Runtime\(driver\).resume\('r'\)`"):
+            await driver.resume("r")
+        async with Runtime(driver) as runtime:
+            root = await runtime.resume("r")
+            nodes = [view.node for view in runtime.list()]
+            return [(await runtime.wait(node)).text for node in nodes], (await runtime.wait(root)).run_id
 
-    result = asyncio.run(asyncio.wait_for(later(), 20))
-    assert result.run_id == "r@2"
-    assert [(child.run_id, child.status) for child in result.children] == [("r.1", "completed")]
+    texts_then, run = asyncio.run(asyncio.wait_for(later(), 20))
+    assert (texts_then[1], run) == ("late", "r@2")
     assert all(record.ended for record in journal.runs())
 
 
@@ -464,9 +468,10 @@ def test_a_tree_that_was_opened_with_a_budget_goes_on_with_it():
 
     asyncio.run(first())
     store.revive()
-    result = asyncio.run(asyncio.wait_for(resumed(driver()), 10))
+
+    async def later():
+        async with Runtime(driver()) as runtime:
+            return await runtime.wait(await runtime.resume("r"))
+
+    result = asyncio.run(asyncio.wait_for(later(), 10))
     assert (result.status, result.limit.maximum, result.used.llm_calls) == ("finalized", 3, 3)
-
-
-async def resumed(driver):
-    return await driver.resume("r")
