@@ -71,6 +71,9 @@ class Cost(NamedTuple):
     memory: float
     stored: float
     machines: int
+    """For cores and memory."""
+    once: int
+    """How many of the part that exists once; 0 where there is no such part."""
     first: str
     """What gives way first, as more runs are begun on one machine, and at how many."""
     at: int
@@ -97,6 +100,7 @@ def cost(figures: Mapping[str, Any], life: Life, runs: int, machine: Machine) ->
         memory=figures["memory"] + runs * memory_a_run,
         stored=runs * stored_a_run,
         machines=int(machines) + 1,
+        once=0 if once is None else int(runs / ends[once]) + 1,
         first=first,
         at=int(ends[first]),
     )
@@ -107,7 +111,8 @@ def table(every: Iterable[Mapping[str, Any]], lives: Sequence[Life], runs: int, 
     engines = list(every)
     lines = [
         f"{runs:,} runs at the same time, each of {CALLS} calls of a model and {TOOLS} tools; a machine has "
-        f"{machine.cores} cores and {machine.memory / 1e9:.0f} GB.",
+        f"{machine.cores} cores and {machine.memory / 1e9:.0f} GB. `what ends first` is about "
+        "one machine, or one database.",
     ]
     for life in lives:
         rate = runs * (CALLS + TOOLS) / life.seconds
@@ -116,14 +121,17 @@ def table(every: Iterable[Mapping[str, Any]], lives: Sequence[Life], runs: int, 
             f"**{life.name[0].upper()}{life.name[1:]}**: {rate:,.0f} steps a second, "
             f"{runs * _DAY_S / life.seconds:,.0f} runs a day.",
             "",
-            "| engine | cores | GB of memory | TB kept a day | machines | what ends first on one | at so many runs |",
-            "|---|---:|---:|---:|---:|---|---:|",
+            "| engine | cores | GB of memory | TB kept a day | machines | of the part that exists once "
+            "| what ends first | at so many runs |",
+            "|---|---:|---:|---:|---:|---:|---|---:|",
         ]
         for figures in engines:
             each = cost(figures, life, runs, machine)
+            memory = f"{each.memory / 1e9:,.0f}" if figures["memory_a_run"] else "too little to be measured"
+            once = f"{_round(each.once):,}" if each.once else "there is none"
             lines.append(
-                f"| {figures['engine']} | {each.cores:,.0f} | {each.memory / 1e9:,.0f} | {each.stored / 1e12:,.2f} "
-                f"| {each.machines:,} | {each.first} | {_round(each.at):,} |"
+                f"| {figures['engine']} | {each.cores:,.0f} | {memory} | {each.stored / 1e12:,.2f} "
+                f"| {each.machines:,} | {once} | {each.first} | {_round(each.at):,} |"
             )
     return "\n".join(lines)
 
@@ -133,8 +141,10 @@ def spreading(every: Iterable[Mapping[str, Any]]) -> str:
     said = []
     for figures in every:
         spread = SPREAD[figures["engine"]]
-        once = f"{spread.once} exists once; to go beyond it: " if spread.once else "nothing exists once: "
-        said.append(f"- **{figures['engine']}**: {once}{spread.how}.")
+        once = (
+            f"once there is {spread.once}; to go beyond it: " if spread.once else "there is nothing that exists once: "
+        )
+        said.append(f"- **{figures['engine']}**: {once}: {spread.how}.")
     return "\n".join(said)
 
 
