@@ -49,7 +49,7 @@ def test_the_table_names_the_line_behind_each_number(tmp_path: Path) -> None:
     beyond = (
         "beyond an amount of tokens or cost goes only what replies in flight take: 1, in a tree 585; and what tools"
     )
-    assert f"  {beyond} tools report\n" in own
+    assert f"  {beyond} report\n" in own
     assert explore.startswith('six.policy: the worst case of an agent "explore"\n')
     assert "model calls                                 2  six.policy:10\n" in explore
 
