@@ -55,11 +55,15 @@ class Run(Struct, frozen=True):
     idempotency: str
 
 
+Kind = Literal["function", "output", "hosted", "external", "handoff", "agent"]
+"""What a call of a model is for: see ``engine.core.events.Proposed``."""
+
+
 class Replied(Struct, frozen=True):
     """An attempt succeeded. ``kinds`` says by the provider's ids which calls are no function of the host."""
 
     reply: ModelReply
-    kinds: Mapping[str, Literal["output", "hosted", "external", "handoff", "agent"]] = {}
+    kinds: Mapping[str, Kind] = {}
     unregistered: frozenset[str] = frozenset()
     """Ids of calls of tools that the host does not have."""
     problems: Mapping[str, str] = {}

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from hashlib import sha256
 from typing import Any
 
-from engine.adapters.acts import Advice, Answer, Consult, Failed, Ran, Replied, Result, Run, Send, Sleep, Wanted
+from engine.adapters.acts import Advice, Answer, Consult, Failed, Kind, Ran, Replied, Result, Run, Send, Sleep, Wanted
 from engine.core import decisions as d
 from engine.core import events as e
 from engine.core.canonical import arguments_key
@@ -177,7 +177,7 @@ class Session:
 
     def _proposed(self, position: int, call: ToolCall, came: Replied) -> e.Proposed:
         key, id = arguments_key(call.arguments), f"{self._rounds + 1}.{position}"
-        kind = came.kinds.get(call.id, call.kind)
+        kind: Kind = came.kinds.get(call.id, call.kind)
         if kind != "function":
             return e.Proposed(id, call.name, key, kind=kind)
         registered = call.id not in came.unregistered
