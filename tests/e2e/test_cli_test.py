@@ -292,7 +292,8 @@ GENERATED = """good.policy: 4 of 4 rules that no test looks at have a test now
   }
 
   test "on a failed attempt (rate_limit, step 3): the run ends" {
-    when    model fails rate_limit times 4
+    given   llm_calls 19
+    when    model fails rate_limit times 2
     expect  stop because llm_failure
   }
 
