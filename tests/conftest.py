@@ -29,9 +29,6 @@ settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 SLOW = (
     "test_benchmarks.py",
     "test_claims_explored.py",
-    "test_dbos_kills.py",
-    "test_dbos_many.py",
-    "test_dbos_others.py",
     "test_explore_asking.py",
     "test_explore_grid.py",
     "test_graph_browser.py",
@@ -48,11 +45,14 @@ SLOW = (
 every write, a real installation of the hooks, a real browser, a suite within the suite, every benchmark, random runs of
 every broken machine."""
 
+ENGINES = ("test_cli_dbos", "test_cli_temporal", "test_dbos_", "test_restate_", "test_temporal_")
+"""Whole servers, with workers that die: most of the time of these is spent waiting."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` leaves out what is slow, `make test-slow` runs it."""
     for item in items:
-        if item.path.name in SLOW:
+        if item.path.name in SLOW or item.path.name.startswith(ENGINES):
             item.add_marker("slow")
 
 
