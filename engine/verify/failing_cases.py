@@ -5,6 +5,7 @@ Used to play runs that a search has found (``replay``). Decides nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from engine.core.ladders import Fallback, Retry
@@ -18,17 +19,20 @@ from engine.verify.traces import TraceStep
 
 
 def clients_had(policy: Policy, trace: Iterable[TraceStep], own: str) -> list[str]:
-    """The clients that the host has besides its ``own``: none of those of a ``fallback`` that is passed by."""
+    """The clients that the host has besides its ``own``: none of those of a ``fallback`` that is passed by, but those
+    that it led to before."""
     passed: set[str] = set()
+    led: Counter[tuple[int, int]] = Counter()
     for step in trace:
         for plan in failure_plans(policy) if step.event == "failed" else ():
             for place, one in plan.steps():
-                if (
-                    isinstance(one, Fallback)
-                    and _passed(step, plan.index, place)
-                    and not step.fields.get(plan.switch(place))
-                ):
-                    passed |= set(one.clients)
+                at = plan.index, place
+                if not isinstance(one, Fallback):
+                    continue
+                if step.effect.kind == "fallback" and (step.effect.ladder, step.effect.step) == at:
+                    led[at] += 1
+                elif _passed(step, *at) and not step.fields.get(plan.switch(place)):
+                    passed |= set(one.clients[led[at] :])
     return [name for name in policy.clients() if name not in passed and name != own]
 
 

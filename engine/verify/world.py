@@ -43,7 +43,7 @@ def around(machine: Machine, policy: Policy, world: World) -> Machine:
     machine = _pinned(machine, policy, world)
     if world.plain:
         machine = _plain(machine)
-    machine = _clients(machine, policy) if world.clients else machine
+    machine = _clients(machine, policy, plain=world.plain) if world.clients else machine
     return _in_flight(composed(machine) if world.whole else machine)
 
 
@@ -133,13 +133,16 @@ def _ladders(policy: Policy, world: World) -> Pins:
         for place, step in plan.steps():
             if isinstance(step, Retry) and not world.ancestors and (world.plain or not (clocks or broad)):
                 pins["failed", plan.fits(place)] = 1
-            elif isinstance(step, Fallback) and world.plain:
+            elif isinstance(step, Fallback) and world.plain and step.scope != "run":
                 pins["failed", plan.switch(place)] = 1
     return pins
 
 
-def _clients(machine: Machine, policy: Policy) -> Machine:
-    """What is left of the clients that a run may switch to: of all of them, and of each step's where there are more."""
+def _clients(machine: Machine, policy: Policy, *, plain: bool) -> Machine:
+    """What is left of the clients that a run may switch to: of all of them, and of each step's where there are more.
+
+    ``plain``: the host has all of them, so that as long as one is left there is one to go to.
+    """
     steps = {(plan.index, place): step for plan, place, step in _switches(policy)}
     if not steps:
         return machine
@@ -156,8 +159,10 @@ def _clients(machine: Machine, policy: Policy) -> Machine:
         return replace(rule, guard=guard, updates=(*rule.updates, *(Spend(name) for name in spent[at])))
 
     variables = tuple(Variable(name, Sort.FUEL, most, "clients to go to") for name, most in fuels.items())
-    gone = (_gone(plan, place, spent[plan.index, place]) for plan, place, _ in _switches(policy))
-    rules = {**machine.rules, "failed": (*gone, *(switching(rule) for rule in machine.rules["failed"]))}
+    never = [_gone(plan, place, spent[plan.index, place]) for plan, place, _ in _switches(policy)]
+    if plain:
+        never += [_there(plan, place, spent[plan.index, place]) for plan, place, _ in _switches(policy)]
+    rules = {**machine.rules, "failed": (*never, *(switching(rule) for rule in machine.rules["failed"]))}
     return replace(machine, variables=(*machine.variables, *variables), rules=rules)
 
 
@@ -166,6 +171,13 @@ def _gone(plan: FailurePlan, place: int, spent: list[str]) -> Rule:
     asked = all_of(Eq(Field("ladder"), Lit(plan.index)), Eq(Field(plan.switch(place)), Lit(1)))
     none = any_of(*(Le(Var(name), Lit(0)) for name in spent))
     return Rule(f"failed.gone.{plan.index}.{place}", all_of(asked, none), (), Effect(IMPOSSIBLE), "default: fallback")
+
+
+def _there(plan: FailurePlan, place: int, spent: list[str]) -> Rule:
+    """Where a client is left, a failure comes with one to go to."""
+    asked = all_of(Eq(Field("ladder"), Lit(plan.index)), Eq(Field(plan.switch(place)), Lit(0)))
+    some = all_of(*(Not(Le(Var(name), Lit(0))) for name in spent))
+    return Rule(f"failed.there.{plan.index}.{place}", all_of(asked, some), (), Effect(IMPOSSIBLE), "default: fallback")
 
 
 _LEFT = "clients_left"

@@ -14,6 +14,7 @@ from engine.core import draws
 from engine.core.budgets import Budget
 from engine.core.ledger import Ledger
 from engine.core.machine.rules import meter
+from engine.core.pooling import shown_by
 from engine.core.state import State, Used
 from engine.core.step import Compiled
 from engine.core.vocabulary import TREE_RESOURCES
@@ -62,7 +63,7 @@ def _pools(ledger: Ledger, run: str, each: Given) -> None:
     if changed == node.pools and each.amount:
         message = f"nothing limits `{each.resource}` per {each.scope} in this policy, so nothing depends on it"
         raise Impossible(message, span=each.span)
-    ledger.nodes[run] = structs.replace(node, pools=changed)
+    ledger.nodes[run] = structs.replace(node, pools=changed, shown=shown_by(changed))
 
 
 def _agents(ledger: Ledger, run: str, given: Mapping[str, int]) -> None:

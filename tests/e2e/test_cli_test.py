@@ -292,8 +292,7 @@ GENERATED = """good.policy: 4 of 4 rules that no test looks at have a test now
   }
 
   test "on a failed attempt (rate_limit, step 3): the run ends" {
-    given   llm_calls 19
-    when    model fails rate_limit times 2
+    when    model fails rate_limit times 4
     expect  stop because llm_failure
   }
 

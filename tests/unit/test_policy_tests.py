@@ -83,6 +83,19 @@ def test_what_is_given_counts_in_every_scope(
         assert failures(tests) == {}, per
 
 
+@pytest.mark.parametrize("resource", ["tokens", "llm_calls", "tool_calls"])
+def test_what_others_have_used_is_known_when_a_run_starts(resource: str, tmp_path: Path) -> None:
+    for used, expected in ((6, "call"), (7, f"stop because {resource}")):
+        when = "" if used == 7 and resource != "tool_calls" else "  when call\n"
+        limits = f"limits {{\n  {resource}  7 per subtree\n}}\n"
+        if resource == "tool_calls":
+            expected = "call"  # a run may answer without a tool
+        test = f'test "t" {{\n  given {resource} {used} per subtree\n{when}  expect {expected}\n}}\n'
+        tests = suite(tmp_path, f'policy "p" lang 1\n{limits}{test}')
+        assert tests.errors == []
+        assert failures(tests) == {}
+
+
 def test_what_is_given_to_one_scope_does_not_count_in_another(tmp_path: Path) -> None:
     text = """policy "scopes" lang 1
 limits {
