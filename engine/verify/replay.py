@@ -220,7 +220,10 @@ class Replay:
         """The step that a consultant chooses, by its verb; empty if none."""
         chosen, limit = group[0].fields.get("chosen", 0), group[0].effect.limit
         if chosen and limit >= 0:
-            return dict(self.core.plans[limit].ladder())[chosen - 1].do
+            step = dict(self.core.plans[limit].ladder()).get(chosen - 1)
+            if step is None:
+                raise NoReplay("no step of the ladder stands where the consultant's choice does")
+            return step.do
         failed = next((step for step in group if step.event == "failed"), None)
         if failed is None or not failed.fields.get("ladder"):
             return ""
