@@ -98,6 +98,6 @@ def test_nothing_is_lost_and_nothing_happens_twice_in_many_short_runs(tmp_path):
         asyncio.run(asyncio.wait_for(main(server, restate), 800))
         keys = server.keys()
         assert keys.keys() == {f"run{i}:1" for i in range(MANY)}
-        # Restate calls a worker again that it has not heard from for long, as on a busy machine: what was in flight then
+        # Restate calls a worker again that it has not heard from for long, as on a busy machine. What was in flight
         # comes again, with the same key.
         assert sum(keys.values()) <= MANY * 1.01
