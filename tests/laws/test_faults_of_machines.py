@@ -26,16 +26,21 @@ POLICIES = {
     "people": "limits {\n  llm_calls 2\n  tool_iterations 2 then ask up to 2 times 2 then finalize\n}\n"
     'tool "pay" ask\nbreaker "*" {\n  trip same_args 3\n  when_open stop\n}\n',
 }
-EACH = {"usual": 24, "all": 1}
+USUAL = 24
 """Every how many-th fault is tried."""
+
+WHOLE = ("rounds", "people")
+"""Where every fault is tried: of the others some make a search for all limits larger than a machine's memory."""
 
 
 def broken(found: Exploration) -> set[tuple[str, str, int]]:
     return {(b.law, b.words, len(b.trace)) for b in found.broken}
 
 
-@pytest.mark.parametrize("each", [EACH["usual"], pytest.param(EACH["all"], marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [*((name, USUAL) for name in POLICIES), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in WHOLE)],
+)
 def test_no_search_is_blind_to_what_another_finds(name: str, each: int) -> None:
     small = with_small_numbers(loads(f'policy "p" lang 1\n{POLICIES[name]}'))
     laws, breaking = laws_of(small), 0
