@@ -135,7 +135,7 @@ class TemporalRuntime:
         run = run_of(request_id)
         execution, report = await self._looked(run)
         asked = next((r for r in report.requests if r.id == request_id), None) if report is not None else None
-        tools = self._driver.role.host.tools if self._driver is not None else {}
+        tools = self._driver.role.host.tools if self._driver is not None else None
         # To this execution alone: a later one counts its questions anew, and may ask something else by this id.
         if asked is None or not await self._signal(
             run, "answer", answered(asked, tools, granted, args, amount, result, by), execution
