@@ -389,7 +389,7 @@ def test_a_leaf_that_will_not_end_is_waited_for_and_ends_before_its_parent(monke
             started.set()
             while True:
                 try:
-                    await asyncio.sleep(0.6)
+                    await asyncio.sleep(600)
                     return "late"
                 except asyncio.CancelledError:
                     pass
@@ -405,12 +405,12 @@ def test_a_leaf_that_will_not_end_is_waited_for_and_ends_before_its_parent(monke
         await asyncio.wait_for(started.wait(), 5)
         began = time.perf_counter()
         handle.cancel()
-        return await asyncio.wait_for(handle, 10), time.perf_counter() - began
+        return await asyncio.wait_for(handle, 60), time.perf_counter() - began
 
     result, took = asyncio.run(main())
     assert ended == ["r.1", "r"]
     assert result.status == "cancelled"
-    assert took < 0.5
+    assert took < 30
 
 
 def test_queued_children_of_a_cancelled_run_end_without_a_call():
@@ -445,7 +445,7 @@ def test_the_deadline_of_a_parent_ends_its_children():
     result = play(rules, main, Model(then=forever))
     assert (result.status, result.limit.resource) == ("incomplete", "wall")
     assert [child.status for child in result.children] != ["completed"]
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 30
 
 
 def test_a_delegation_that_takes_too_long_is_cut_and_the_parent_goes_on():

@@ -367,7 +367,7 @@ class TestFailures:
                 began = time.monotonic()
                 error = await s.fail(stream, timeout=0.3)
 
-                assert time.monotonic() - began < 3
+                assert time.monotonic() - began < 15
                 assert error.reason == "timeout"
                 assert error.message.endswith("no complete answer within 0.3 s")
 

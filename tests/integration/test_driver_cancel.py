@@ -25,7 +25,7 @@ class Slow:
 
     async def hang(self):
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -89,22 +89,24 @@ def test_cancelling_during_a_model_call():
     assert_valid(result.messages)
 
 
-def test_cancelling_during_tools_keeps_what_has_ended():
+def test_cancelling_during_tools_keeps_what_has_ended(monkeypatch):
+    monkeypatch.setattr("engine.core.ends.DEFAULT_GRACE_MS", 60_000)
     slow = Slow()
     began = time.monotonic()
     result = asyncio.run(cancelled_at(Driver(limits(), Model(asks("quick", "hang", "hang")), slow.tools), ToolStarted))
-    assert time.monotonic() - began < 4  # the grace is 5 s
+    assert time.monotonic() - began < 30  # the grace is a minute
     assert result.status == "cancelled"
     assert slow.cancelled == 2
     assert [m.text for m in result.messages[2:]] == ["ok", *["This call was cancelled before it finished."] * 2]
     assert_valid(result.messages)
 
 
-def test_a_tool_in_a_thread_may_notice():
+def test_a_tool_in_a_thread_may_notice(monkeypatch):
+    monkeypatch.setattr("engine.core.ends.DEFAULT_GRACE_MS", 60_000)
     slow = Slow()
     began = time.monotonic()
     result = asyncio.run(cancelled_at(Driver(limits(), Model(asks("polite")), slow.tools), ToolStarted))
-    assert time.monotonic() - began < 4  # the grace is 5 s
+    assert time.monotonic() - began < 30  # the grace is a minute
     assert (result.status, result.messages[-1].text) == ("cancelled", "noticed")
 
 
@@ -124,7 +126,7 @@ def test_what_does_not_stop_is_left_behind_after_the_grace(tool, monkeypatch):
         return result, took
 
     result, took = asyncio.run(main())
-    assert 0.04 < took < 4
+    assert 0.04 < took < 30
     assert result.status == "cancelled"
     assert_valid(result.messages)
     assert "late" not in [m.text for m in result.messages]
@@ -175,7 +177,7 @@ def test_a_tool_may_cancel_its_own_run():
     async def main():
         async def suicide():
             handle.cancel("tool")
-            await asyncio.sleep(30)
+            await asyncio.sleep(600)
 
         handle = Driver(limits(), Model(asks("suicide")), [suicide]).start("x")
         return await asyncio.wait_for(handle, 5)
@@ -297,7 +299,7 @@ def test_the_wall_cuts_a_model_call():
     model = Model(forever)
     result, took = timed(Driver(wall(80), model))
     assert (result.status, result.reason) == ("incomplete", "wall")
-    assert 0.07 < took < 4
+    assert 0.07 < took < 30
     assert model.cancelled == 1
 
 
@@ -309,7 +311,7 @@ def test_an_attempt_that_takes_too_long_has_failed():
         "failed",
         "timeout: no answer in time (attempt_wall 50ms, limit attempt_wall)",
     )
-    assert took < 4
+    assert took < 30
     assert model.cancelled == 1
 
 
@@ -318,7 +320,7 @@ def test_the_reserve_of_the_wall_leaves_time_for_the_final_call():
     model = Model(asks("hang"), says("in time"))
     result, took = timed(Driver(wall(5_000, (Finalize(),), reserve=4_800), model, slow.tools))
     assert (result.status, result.reason, result.text) == ("finalized", "wall", "in time")
-    assert 0.19 < took < 4
+    assert 0.19 < took < 30
     assert slow.cancelled == 1
     assert "took longer" in result.messages[2].text
 
@@ -330,10 +332,10 @@ def test_a_tool_is_cut_at_its_timeout_and_its_late_end_changes_nothing(name):
     store = MemoryStore()
 
     async def main():
-        model = Model(asks(name, "quick"), lambda request: asyncio.sleep(0.1, says("went on")))
+        model = Model(asks(name, "quick"), lambda request: asyncio.sleep(1, says("went on")))
         driver = Driver(policy, model, slow.tools, journal=store)
         handle = driver.start("x", run_id="r")
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.5)
         slow.release.set()  # it ends while the run goes on
         return await handle
 
@@ -354,7 +356,7 @@ def test_a_blocked_thread_keeps_neither_others_nor_the_process_waiting():
     result, took = timed(Driver(policy, Model(asks(*blocked, "quick"), says("done")), slow.tools))
     slow.release.set()
     assert result.status == "completed"
-    assert took < 4
+    assert took < 30
 
 
 def test_the_last_event_of_a_cancelled_stream_is_its_end():

@@ -95,7 +95,7 @@ class TestRetries:
         result, events = run(on_failure(Retry(times=2, least=10, most=200, jitter=False)), model)
         assert result.ok
         assert [p.wait for p in of(RetryPlanned, events)] == [150, 200]
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8  # not the 9 s that were asked for
 
     def test_the_wait_is_the_same_whenever_the_same_run_is_made(self):
         policy = on_failure(Retry(times=3, least=10, most=100))
@@ -122,12 +122,12 @@ class TestRetries:
         assert (result.status, result.reason) == ("cancelled", "user")
 
     def test_a_wait_that_would_outlast_the_run_is_not_begun(self):
-        policy = on_failure(Retry(times=3, least=500, most=500), limits=(Limit(resource="wall", max=200),))
+        policy = on_failure(Retry(times=3, least=40_000, most=40_000), limits=(Limit(resource="wall", max=30_000),))
         began = time.monotonic()
         result, events = run(policy, Model(fails()))
         assert (result.status, result.reason) == ("failed", "llm_failure")
         assert of(RetryPlanned, events) == []
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 20
 
     def test_the_clients_are_asked_once_for_each_attempt(self):
         model = Model(then=fails("provider"))

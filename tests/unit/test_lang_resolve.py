@@ -545,10 +545,9 @@ def test_very_many_rules_are_checked_in_time() -> None:
     """Findings about pairs of rules are left out where there are more of them than a check has time for."""
     tools = "".join(f'tool "x{n}" deny\ntool "*{n}" limit 3\n' for n in range(3_000))
     switches = "".join(f'breaker "x{n}*" {{\ntrip failures {n % 60 + 1}\n}}\n' for n in range(3_000))
-    began = time.perf_counter()
-    data, _ = checks(HEAD + tools + switches)
-    assert time.perf_counter() - began < 20
-    assert data is not None
+    read: list[object] = []
+    assert spent(lambda: read.append(checks(HEAD + tools + switches)[0])) < 100, "seconds; pair by pair it is hours"
+    assert read != [None]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import process_time
 
 import pytest
 
@@ -12,6 +11,7 @@ from policy_lang.explain import explain
 from policy_lang.explain_effective import effective
 from policy_lang.graph.draw import picture
 from policy_lang.graph.svg import svg
+from spent import spent
 
 
 def with_agents(many: int) -> Policy:
@@ -26,14 +26,11 @@ def drawn(policy: Policy) -> object:
 
 @pytest.mark.parametrize("telling", [explain, lambda policy: effective(policy, {}), drawn])
 def test_four_times_as_many_take_about_four_times_as_long(telling: Callable[[Policy], object]) -> None:
-    def took(many: int) -> float:
-        policy = with_agents(many)
-        begun = process_time()
-        telling(policy)
-        return process_time() - begun
+    def took(many: int, times: int = 1) -> float:
+        return min(spent(lambda policy=with_agents(many): telling(policy)) for _ in range(times))
 
     took(10)  # what is loaded once
-    few, many = min(took(100) for _ in range(3)), min(took(400) for _ in range(2))
+    few, many = took(100, times=3), took(400, times=2)
     assert many < 9 * few + 0.1, f"{few:.3f} s for 100, {many:.3f} s for 400"
 
 

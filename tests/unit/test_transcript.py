@@ -234,10 +234,10 @@ def test_versions_are_values_and_a_fork_leaves_the_other_alone() -> None:
 def test_a_huge_round_takes_time_in_proportion() -> None:
     ids = [f"1.{i}" for i in range(100_000)]
     refusals = tuple(refuse(i, id) for i, id in enumerate(ids))
-    began = time.perf_counter()
-    entries = said((replied(*ids), d.RunTools(2, 1, refusals, complete=True)))
+    entries: list[object] = []
+    took = spent(lambda: entries.extend(said((replied(*ids), d.RunTools(2, 1, refusals, complete=True)))))
     assert len(entries) == 100_001
-    assert time.perf_counter() - began < 10
+    assert took < 60, "seconds; in proportion to the square it is hours"
 
 
 # Messages.
