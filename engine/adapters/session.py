@@ -23,9 +23,10 @@ from engine.core.outcome import Outcome
 from engine.core.state import ClientInfo, State, Used
 from engine.core.step import Compiled
 from engine.core.texts import quantity
+from engine.core.transcript import Transcript
 from engine.core.vocabulary import REASONS, REFUSALS, RESOURCES
 from engine.run import sizes
-from engine.run.effects import ProtocolError
+from engine.run.effects import Effect, ModelCall, ProtocolError, ToolRun, model_key, tool_key
 from engine.run.jitter import unit
 from engine.run.listeners import Listener
 from engine.run.timers import Clock, system_clock
@@ -52,6 +53,7 @@ class Session:
         listener: Listener | None = None,
     ) -> None:
         self.run = run
+        self.thread = thread
         self.outcome: Outcome | None = None
         self.state: State = compiled.initial
         self._compiled = compiled
@@ -93,6 +95,7 @@ class Session:
         reply: Replied | None = None
         while True:
             if isinstance(decision, d.Call):
+                self._tell(ModelCall(model_key(decision.call, decision.attempt), decision, Transcript(), 0, ""))
                 came = yield Send(decision)
                 reply = came if isinstance(came, Replied) else None
                 decision = self._came(decision, came)
@@ -222,7 +225,9 @@ class Session:
         while isinstance(decision, d.Execute):
             if decision.not_before:
                 yield Sleep(decision.not_before)
-            ran = yield Run(decision, f"{self.run}:{ours}")
+            idempotency = f"{self.run}:{ours}"
+            self._tell(ToolRun(tool_key(ours), decision, ToolCall(ours, name, arguments), idempotency))
+            ran = yield Run(decision, idempotency)
             decision = self._ended(ours, decision.attempt, ran)
         if isinstance(decision, d.Reply):
             return Result(refused=decision.text)
@@ -275,6 +280,10 @@ class Session:
             return self.outcome
 
     # Inside.
+
+    def _tell(self, effect: Effect) -> None:
+        if self._listener is not None:
+            self._listener.started(effect)
 
     def _step(self, event: e.AnyEvent) -> d.AnyDecision:
         with self._lock:

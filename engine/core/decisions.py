@@ -282,7 +282,8 @@ def encode_decision(decision: AnyDecision) -> bytes:
 
 def decode_decision(data: bytes | str) -> AnyDecision:
     """The decision of ``encode_decision``'s JSON. Raises ``msgspec.ValidationError`` for anything else."""
-    return _decoder.decode(data)
+    decision: AnyDecision = _decoder.decode(data)
+    return decision
 
 
 def bare(decision: AnyDecision) -> AnyDecision:

@@ -262,4 +262,5 @@ def encode_event(event: AnyEvent) -> bytes:
 
 def decode_event(data: bytes | str) -> AnyEvent:
     """The event of ``encode_event``'s JSON. Raises ``msgspec.ValidationError`` for anything else."""
-    return _decoder.decode(data)
+    event: AnyEvent = _decoder.decode(data)
+    return event

@@ -29,6 +29,57 @@ ABILITIES: Final[dict[str, str]] = {
 FULL: Final[tuple[str, ...]] = tuple(ABILITIES)
 """Our own driver and the durable engines."""
 
+_WHOLE: Final = ("veto", "rounds", "route", "attempts", "gate", "close", "rewrite", "usage", "ends")
+"""What a host can do that shows every call before it is made, and every tool before it is run."""
+
+HOSTS: Final[dict[str, tuple[str, ...]]] = {
+    "own": FULL,
+    "restate": FULL,
+    "dbos": FULL,
+    "temporal": FULL,
+    "langchain": (*_WHOLE, "strip", "cancel", "suspend"),
+    "openai-agents": (*_WHOLE, "strip", "cancel", "suspend"),
+    "pydantic-ai": (*_WHOLE, "strip", "cancel", "suspend"),
+    "google-adk": (*_WHOLE, "strip", "cancel", "suspend"),
+    "agent-framework": (*_WHOLE, "strip", "cancel", "suspend"),
+    "anthropic": (*_WHOLE, "forbid", "cancel", "suspend"),
+    "openai": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
+    "litellm": ("veto", "strip", "forbid", "attempts", "usage"),
+    "claude-agent": ("gate", "close", "suspend", "ends"),
+    "gateway": ("veto", "rounds", "strip", "forbid", "route", "attempts", "close", "rewrite", "usage"),
+}
+"""Environments by name, and what each is able to do."""
+
+LIMITS: Final[dict[str, tuple[str, ...]]] = {
+    "llm_attempts": ("attempts",),
+    "tool_iterations": ("rounds",),
+    "tool_calls": ("gate",),
+    "unknown_tools": ("gate",),
+    **dict.fromkeys(("tokens", "input_tokens", "output_tokens", "cost"), ("usage",)),
+}
+"""What a limit on a resource needs beside ``veto``, for each resource that needs more."""
+
+WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "agents": ("spawn",),
+    "ask": ("suspend",),
+    "breaker": ("gate", "ends"),
+    "deny": ("gate",),
+    "fallback": ("route",),
+    "limit": ("gate",),
+    "retry": ("attempts",),
+    "timeout": ("cancel",),
+    "tool ask": ("gate", "suspend"),
+    "tool retry": ("ends",),
+    "use": ("route",),
+}
+"""What a statement, clause or step needs, by its word; ``finalize``: see ``final_needs``."""
+
+
+def final_needs(tools: str) -> tuple[str, ...]:
+    """What a final call needs, whose tools are withheld in this way (``finalization``'s ``tools``)."""
+    return ("veto", "forbid" if tools == "forbid" else "strip")
+
+
 NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "L1": (("veto",), ("rounds",)),
     "L2": (("veto",), ("strip", "forbid")),

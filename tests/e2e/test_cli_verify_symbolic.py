@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spent import spent
 
 from engine.verify.symbolic import certificate
 from engine.verify.symbolic.certificate import NoCertificate, checked
 from policy_lang import load
-from spent import spent
 
 POLICY = """policy "support" lang 1
 

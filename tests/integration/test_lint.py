@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from spent import spent
 
 from policy_lang.catalogue import find
 from policy_lang.linting import Linter

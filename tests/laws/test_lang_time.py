@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from spent import spent
 
 from policy_lang.parser import parse
 from policy_lang.source import Source
-from spent import spent
 
 SIZE = 200_000
 MICROSECONDS_PER_CHARACTER = 200.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from spent import spent
 
 from engine.core.ladders import DEFAULT_RETRY_MS
 from engine.core.policy import MAX_WINDOW

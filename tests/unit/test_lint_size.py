@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spent import spent
 
 from policy_lang import lint
 from policy_lang.checking import STRICT
 from policy_lang.rules.subject import Surroundings
-from spent import spent
 
 HEAD = """\
 policy "large" lang 1

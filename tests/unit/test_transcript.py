@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import pytest
+from spent import spent
 
 from engine.core import decisions as d
 from engine.core import events as e
