@@ -114,7 +114,8 @@ def contents(path: str, name: str) -> bytes:
                 data = _awaited(file, name)
             return data
     except FileNotFoundError:
-        raise Unreadable("P401", f"`{name}` does not exist") from None
+        help = "`/dev/stdin` is the standard input" if path == "-" else ""
+        raise Unreadable("P401", f"`{name}` does not exist", help) from None
     except IsADirectoryError:
         raise Unreadable("P402", f"`{name}` is a directory, not a policy file") from None
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
@@ -152,6 +153,12 @@ def decode(data: bytes, name: str) -> Source:
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unreadable("P404", f"`{name}` is UTF-16, not UTF-8", "save the file as UTF-8")
+    if b"\r" in data and b"\n" not in data:
+        raise Unreadable(
+            "P404",
+            f"`{name}` has lines that end with a carriage return alone",
+            "save the file with the line ends LF or CRLF",
+        )
     if b"\0" in data:
         raise Unreadable("P404", f"`{name}` is not a text file: it contains a NUL byte at offset {data.index(0)}")
     try:

@@ -53,7 +53,7 @@ P403 file too large
     A policy file is at most 1 MiB.
 
 P404 not a text file
-    Policies are UTF-8 text, with or without a byte order mark.
+    Policies are UTF-8 text, with or without a byte order mark. Lines end with LF or CRLF.
 
 P405 path outside of the root
     A policy may ask only for files inside one directory: that of the first file, unless the host names another

@@ -158,6 +158,11 @@ class Site:
             edit = Edit(alone(label.span) or label.span, "")
             label = label._replace(text="no block is open here")
             self.report("P100", "unexpected `}`", label, help="remove it", fix=(edit,), safety=SAYS)
+        elif token.text.startswith("\r"):
+            ends = NEWLINE in accepts
+            help = "make it a line end: LF or CRLF" if ends else "make it a blank"
+            edit = Edit(label.span, "\n" if ends else " ")
+            self.report("P100", "unexpected carriage return", label, help=help, fix=(edit,), safety=SAYS)
         else:
             near = self.near(token, accepts)
             only = self.parser.tables.literals.get(accepts[0]) if len(accepts) == 1 else None

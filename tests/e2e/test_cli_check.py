@@ -58,6 +58,7 @@ def test_the_page_about_a_code(tmp_path: Path) -> None:
         ("binary.policy", b"policy\0", "P404"),
         ("latin.policy", b"policy \xe9", "P404"),
         ("utf16.policy", CLEAN.encode("utf-16"), "P404"),
+        ("mac.policy", CLEAN.replace("\n", "\r").encode(), "P404"),
         ("big.policy", b"#" * (10 << 20), "P403"),
     ],
 )
@@ -83,6 +84,14 @@ def test_a_full_disk_takes_no_output(tmp_path: Path) -> None:
         )
     assert done.returncode == 2
     assert done.stderr == "policy: the output cannot be written: no space left on device\n"
+
+
+def test_where_the_standard_input_is_for_commands_that_want_a_file(tmp_path: Path) -> None:
+    for command in ("explain", "graph", "test", "verify", "sheet"):
+        done = policy(command, "-", cwd=tmp_path)
+        assert done.returncode == 2
+        told = "error[P401]: `-` does not exist\n --> -\n  = help: `/dev/stdin` is the standard input\n"
+        assert told in done.stdout + done.stderr, command
 
 
 def test_what_a_windows_shell_writes_is_named(tmp_path: Path) -> None:
