@@ -13,6 +13,8 @@ from collections.abc import Generator, Iterable
 from hashlib import sha256
 from typing import Any
 
+from msgspec import structs
+
 from engine.adapters.acts import Advice, Answer, Consult, Failed, Kind, Ran, Replied, Result, Run, Send, Sleep, Wanted
 from engine.core import decisions as d
 from engine.core import events as e
@@ -75,6 +77,7 @@ class Session:
         self._rounds = 0
         self._text = ""
         """The last text that was said: what an ended run shows."""
+        self._advised = ""
         self._ids: dict[str, str] = {}
         """Ids of the tool calls of the last reply, by the provider's."""
         self._verdicts: dict[str, d.Execute | d.Ask | d.Reply] = {}
@@ -96,7 +99,7 @@ class Session:
         while True:
             if isinstance(decision, d.Call):
                 self._tell(ModelCall(model_key(decision.call, decision.attempt), decision, Transcript(), 0, ""))
-                came = yield Send(decision)
+                came = yield Send(self._worded(decision))
                 reply = came if isinstance(came, Replied) else None
                 decision = self._came(decision, came)
             elif isinstance(decision, d.Retry):
@@ -104,8 +107,9 @@ class Session:
                 decision = self._step(e.RetryDue(max(self._clock(), decision.not_before), decision.call))
             elif isinstance(decision, d.Resolve):
                 advice: Advice = yield Consult(decision, self._failure)
-                self._text = advice.text or self._text
-                decision = self._step(e.Resolved(self._clock(), decision.name, advice.status, step=advice.step))
+                self._text = self._advised = advice.text or self._text
+                ref = f"advice:{decision.n}" if advice.text else ""
+                decision = self._step(e.Resolved(self._clock(), decision.name, advice.status, ref, advice.step))
             elif isinstance(decision, d.Continue):  # the reply was none: another call in its place
                 decision = self._step(self._requested(wanted))
             elif isinstance(decision, d.RunTools):
@@ -114,6 +118,10 @@ class Session:
                 return self._over(reply)
             else:
                 raise ProtocolError(f"run {self.run}: a call cannot go on from {type(decision).__name__}")
+
+    def _worded(self, call: d.Call) -> d.Call:
+        """The call with what the host's function has told to say, in words."""
+        return structs.replace(call, instruction=self._advised) if call.instruction_ref else call
 
     def _wanted(self, wanted: Wanted) -> d.AnyDecision:
         with self._lock:
