@@ -34,9 +34,9 @@ class Client(Struct, frozen=True):
 class Journaled(Quiet):
     """A run in a journal: its record, and every event with its decision before that is obeyed."""
 
-    def __init__(self, journal: Store, record: RunRecord) -> None:
+    def __init__(self, journal: Store, record: RunRecord, seq: int = 0) -> None:
         self._journal, self._record = journal, record
-        self._seq = 0
+        self._seq = seq
 
     def decided(self, event: AnyEvent, decision: AnyDecision, state: State) -> None:
         if not self._seq:
@@ -52,14 +52,17 @@ def followers(
     log: DecisionLog | None,
     telemetry: Observer | None,
     journal: Store | None,
+    host: str = "{}",
+    seq: int = 0,
 ) -> Listener | None:
-    """Whoever follows a run that begins. The journal is told first: what it cannot hold must not happen."""
+    """Whoever follows a run that begins, or goes on behind ``seq`` events. The journal is told first: what it cannot
+    hold must not happen. ``host``: JSON that is kept with the run."""
     compiled = governor.compiled
     listeners: list[Listener] = []
     if journal is not None:
         document = compiled.policy.model_dump_json()
-        record = RunRecord(run, document, governor.clock(), compiled.fingerprint, thread)
-        listeners.append(Journaled(journal, record))
+        record = RunRecord(run, document, governor.clock(), compiled.fingerprint, thread, host=host)
+        listeners.append(Journaled(journal, record, seq))
     if log is not None:
         listeners.append(Logged(log, compiled, run, _no_content))
     if telemetry is not None:

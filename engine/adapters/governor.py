@@ -23,6 +23,7 @@ from engine.core.policy import Policy
 from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled
 from engine.core.unkept import unkept
+from engine.run.booking import Account
 from engine.run.checked import compiled_of
 from engine.run.decision_log import DecisionLog, Sink
 from engine.run.errors import RunError
@@ -44,7 +45,7 @@ class Governor:
     given ``resolver_timeout`` seconds. ``journal``: a store that keeps the runs, and with them what threads have used;
     without one that is known to this object only. ``log``: a file or a function that gets one line for each decision.
     ``telemetry``: see ``engine.telemetry``. ``allow_missing_clients``: those that the policy names and the host lacks
-    are skipped, instead of being an error here.
+    are skipped, instead of being an error here. ``profile``: the host's abilities, if not those that go with its name.
 
     Raises:
         RunError: the policy names a client that is not there, or there is no such host.
@@ -64,12 +65,13 @@ class Governor:
         telemetry: Observer | None = None,
         allow_missing_clients: bool = False,
         clock: Clock = system_clock,
+        profile: Iterable[str] | None = None,
     ) -> None:
         if host not in HOSTS:
             raise RunError(f"there is no host named `{host}`: known are {', '.join(f'`{name}`' for name in HOSTS)}")
         self.compiled = compiled_of(policy)
         self.policy = self.compiled.policy
-        self.host, self.profile = host, HOSTS[host]
+        self.host, self.profile = host, HOSTS[host] if profile is None else tuple(profile)
         self.clock = clock
         self.clients = {client.name: client for client in clients}
         if not allow_missing_clients:
@@ -83,9 +85,21 @@ class Governor:
         self.log = log if log is None or isinstance(log, DecisionLog) else DecisionLog(log)
         self._lock = threading.Lock()
 
-    def session(self, *, run: str | None = None, thread: str | None = None, thread_used: Used | None = None) -> Session:
+    def session(
+        self,
+        *,
+        run: str | None = None,
+        thread: str | None = None,
+        thread_used: Used | None = None,
+        clients: Iterable[ClientInfo] | None = None,
+        account: Account | None = None,
+        kept: str = "{}",
+        seq: int = 0,
+    ) -> Session:
         """A run that begins. ``thread`` is the conversation that limits per thread count for; ``thread_used`` what its
-        earlier runs have used, where the host itself has kept that."""
+        earlier runs have used, where the host itself has kept that. ``clients`` are those it can switch to (by default
+        all), ``account`` its own with a ledger, ``kept`` JSON for the journal to keep with it. ``seq``: the journal has
+        so many events of it already, which the session is to be told (``Session.replay``)."""
         name = run or uuid.uuid4().hex
         with self._lock:
             earlier = thread_used if thread_used is not None else self._threads.used(thread)
@@ -95,9 +109,10 @@ class Governor:
                 profile=self.profile,
                 thread=thread,
                 thread_used=earlier,
-                clients=self._routes(),
+                clients=self._routes() if clients is None else clients,
                 clock=self.clock,
-                listener=followers(self, name, thread, self.log, self._telemetry, self._journal),
+                listener=followers(self, name, thread, self.log, self._telemetry, self._journal, kept, seq),
+                account=account,
             )
             self._threads.began(thread, session)
         return session

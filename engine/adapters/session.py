@@ -9,7 +9,7 @@ whatever thread they come from.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -28,6 +28,7 @@ from engine.core.texts import quantity
 from engine.core.transcript import Transcript
 from engine.core.vocabulary import REASONS, REFUSALS, RESOURCES
 from engine.run import sizes
+from engine.run.booking import Account
 from engine.run.effects import Effect, ModelCall, ProtocolError, ToolRun, model_key, tool_key
 from engine.run.jitter import unit
 from engine.run.listeners import Listener
@@ -39,7 +40,8 @@ Act = Send | Sleep | Consult | Run
 class Session:
     """See the module. ``profile`` are the host's abilities, ``clients`` those it can route to by name.
 
-    ``listener`` is told of every decision. ``thread_used``: what the thread's earlier runs have used.
+    ``listener`` is told of every decision. ``thread_used``: what the thread's earlier runs have used. ``account``: the
+    run's own with a ledger, where it shares limits with others.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Session:
         clients: Iterable[ClientInfo] = (),
         clock: Clock = system_clock,
         listener: Listener | None = None,
+        account: Account | None = None,
     ) -> None:
         self.run = run
         self.thread = thread
@@ -62,6 +65,7 @@ class Session:
         self._profile = tuple(profile)
         self._clock = clock
         self._listener = listener
+        self._account = account
         self._lock = threading.RLock()
         self._start = e.RunStarted(
             clock(),
@@ -74,6 +78,8 @@ class Session:
         )
         self._begun = False
         self._calls = 0
+        self._in_hand = ""
+        """The call that is going on. A loop that was left in its midst and asks again makes a further attempt of it."""
         self._rounds = 0
         self._text = ""
         """The last text that was said: what an ended run shows."""
@@ -92,12 +98,16 @@ class Session:
 
     # A model is to be called.
 
-    def call(self, wanted: Wanted) -> Generator[Send | Sleep | Consult, Any, Answer]:
-        """Make a call, with all its attempts, fallbacks and, where a limit is hit, the final call in its place."""
-        decision = self._wanted(wanted)
+    def call(self, wanted: Wanted, answered: Iterable[str] = ()) -> Generator[Send | Sleep | Consult, Any, Answer]:
+        """Make a call, with all its attempts, fallbacks and, where a limit is hit, the final call in its place.
+
+        ``answered`` are tool calls (by the provider's ids) that the loop has answered without a word to us.
+        """
+        decision = self._wanted(wanted, tuple(answered))
         reply: Replied | None = None
         while True:
             if isinstance(decision, d.Call):
+                self._in_hand = decision.call
                 self._tell(ModelCall(model_key(decision.call, decision.attempt), decision, Transcript(), 0, ""))
                 came = yield Send(self._worded(decision))
                 reply = came if isinstance(came, Replied) else None
@@ -111,6 +121,7 @@ class Session:
                 ref = f"advice:{decision.n}" if advice.text else ""
                 decision = self._step(e.Resolved(self._clock(), decision.name, advice.status, ref, advice.step))
             elif isinstance(decision, d.Continue):  # the reply was none: another call in its place
+                self._in_hand = ""
                 decision = self._step(self._requested(wanted))
             elif isinstance(decision, d.RunTools):
                 return self._round(reply, decision)
@@ -123,7 +134,7 @@ class Session:
         """The call with what the host's function has told to say, in words."""
         return structs.replace(call, instruction=self._advised) if call.instruction_ref else call
 
-    def _wanted(self, wanted: Wanted) -> d.AnyDecision:
+    def _wanted(self, wanted: Wanted, answered: tuple[str, ...]) -> d.AnyDecision:
         with self._lock:
             self._asked = wanted
             if self.outcome is not None:
@@ -133,12 +144,20 @@ class Session:
                 decision = self._step(self._start)
                 if not isinstance(decision, d.Continue):
                     return decision
-            return self._step(self._requested(wanted))
+            return self._step(self._requested(wanted, answered))
 
-    def _requested(self, wanted: Wanted) -> e.CallRequested:
-        self._calls += 1
+    def _requested(self, wanted: Wanted, answered: tuple[str, ...] = ()) -> e.CallRequested:
+        if not self._in_hand:
+            self._calls += 1
+            self._in_hand = str(self._calls)
         return e.CallRequested(
-            self._clock(), str(self._calls), wanted.client, wanted.model, wanted.input_tokens, wanted.max_output
+            self._clock(),
+            self._in_hand,
+            wanted.client,
+            wanted.model,
+            wanted.input_tokens,
+            wanted.max_output,
+            tuple(self._ids.get(id, id) for id in answered),
         )
 
     def _came(self, call: d.Call, came: Replied | Failed) -> d.AnyDecision:
@@ -196,6 +215,7 @@ class Session:
 
     def _round(self, reply: Replied | None, decision: d.RunTools) -> Answer:
         assert reply is not None
+        self._in_hand = ""
         self._verdicts = {verdict.id: verdict for verdict in decision.verdicts}
         found = ((id, self._verdicts.get(ours)) for id, ours in self._ids.items())
         return Answer(reply.reply, {id: verdict for id, verdict in found if verdict is not None})
@@ -263,11 +283,12 @@ class Session:
         closed = decision.close if isinstance(decision, d.Stop | d.End) else ()
         return next((reply.text for reply in closed if reply.id == id), REFUSALS["stopped"])
 
-    def answer(self, id: str, granted: bool, arguments: str | None = None) -> None:
-        """A person has answered whether a tool call (by the provider's id) may run, maybe with other arguments."""
+    def answer(self, id: str, granted: bool | None, arguments: str | None = None) -> None:
+        """A person has answered whether a tool call (by the provider's id) may run, maybe with other arguments.
+        ``None``: nobody can be asked."""
         ours = self._ids.get(id, id)
         key = None if arguments is None else arguments_key(arguments)
-        verdict: Any = "granted" if granted else "refused"
+        verdict: Any = "nobody" if granted is None else "granted" if granted else "refused"
         decision = self._step(e.ApprovalGiven(self._clock(), ours, verdict, key))
         if isinstance(decision, d.RunTools):
             self._verdicts |= {verdict.id: verdict for verdict in decision.verdicts}
@@ -287,19 +308,51 @@ class Session:
             assert self.outcome is not None
             return self.outcome
 
+    # Gone on with, from a journal.
+
+    def replay(self, events: Iterable[e.AnyEvent], ids: Mapping[str, str]) -> None:
+        """What an earlier process has come to with these events; ``ids`` are those of the last reply's calls, by the
+        provider's. Nobody is told of them again.
+
+        Raises:
+            ProtocolError: no run has had these events under this policy.
+        """
+        listener, self._listener = self._listener, None
+        try:
+            for event in events:
+                self._begun = True
+                if isinstance(event, e.ModelReplied):
+                    self._rounds += any(each.kind in e.AWAITED for each in event.calls)
+                decision = self._step(event, shown=True)
+                if isinstance(decision, d.Call):
+                    self._in_hand = decision.call
+                    self._calls = max(self._calls, int(decision.call) if decision.call.isdecimal() else 0)
+                elif isinstance(decision, d.RunTools | d.Continue):
+                    self._in_hand = ""
+        finally:
+            self._listener = listener
+        self._ids = dict(ids)
+
     # Inside.
 
     def _tell(self, effect: Effect) -> None:
         if self._listener is not None:
             self._listener.started(effect)
 
-    def _step(self, event: e.AnyEvent) -> d.AnyDecision:
+    def _step(self, event: e.AnyEvent, *, shown: bool = False) -> d.AnyDecision:
+        """``shown``: what the ledger had to show is among the events already."""
         with self._lock:
             if self.outcome is not None:
                 return d.End(0, self.outcome)
+            account = self._account
+            seen = account.show(event, self.state) if account is not None and not shown else None
+            if seen is not None:
+                self._step(seen, shown=True)
             self.state, decision = self._compiled.step(self.state, event)
             if isinstance(decision, d.Illegal):
                 raise ProtocolError(f"run {self.run}: {decision.problem}")
+            if account is not None:
+                account.book(event, decision, self.state)
             if self._listener is not None:
                 self._listener.decided(event, decision, self.state)
             if isinstance(decision, d.End):
