@@ -114,7 +114,8 @@ class Governor:
                 listener=followers(self, name, thread, self.log, self._telemetry, self._journal, kept, seq),
                 account=account,
             )
-            self._threads.began(thread, session)
+            if thread_used is None:
+                self._threads.began(thread, session)
         return session
 
     def _routes(self) -> tuple[ClientInfo, ...]:

@@ -266,6 +266,8 @@ class Session:
         return Result(ran)
 
     def _ended(self, id: str, attempt: int, ran: Ran) -> d.AnyDecision:
+        if ran.ends == "answer":
+            self._text = ran.text
         return self._step(
             e.ToolEnded(
                 self._clock(),

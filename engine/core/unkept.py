@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from engine.core.host import ABILITIES, LIMITS, WORDS, final_needs, missing_laws
 from engine.core.ladders import Ask, Fallback, Finalize, Retry
@@ -11,6 +12,9 @@ from engine.core.policy import AgentRules, Policy
 
 Needed = tuple[str, str, tuple[str, ...]]
 """The word of a statement, its place, and the abilities it needs."""
+
+OF_CHILDREN: Final = "L7"
+"""The law that says nothing of a run without children."""
 
 
 def unkept(policy: Policy, profile: tuple[str, ...]) -> tuple[str, ...]:
@@ -24,7 +28,8 @@ def unkept(policy: Policy, profile: tuple[str, ...]) -> tuple[str, ...]:
         if missing:
             where = f" ({place})" if place else ""
             found[f"`{word}`{where} is without effect: needed is a host that {ABILITIES[missing[0]]}"] = None
-    if laws := missing_laws(profile):
+    laws = [law for law in missing_laws(profile) if law != OF_CHILDREN or policy.agents is not None]
+    if laws:
         found[f"nothing keeps {', '.join(laws)} here"] = None
     return tuple(found)
 
