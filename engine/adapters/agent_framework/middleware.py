@@ -1,4 +1,4 @@
-"""A policy over agents of the Microsoft Agent Framework: ``PolicyMiddleware``.
+"""``PolicyMiddleware``: the runs of agents of the Microsoft Agent Framework, each with its policy.
 
 The agent's middleware makes a run of the policy for each ``agent.run``, and hangs two more into it: around every call
 of the chat client, and around every tool. They only carry out what the run's session says. The framework's own function
@@ -7,21 +7,17 @@ loop goes on as it does; its limits are pushed out, so that the policy is the on
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-try:
-    from agent_framework import AgentContext, AgentMiddleware, AgentResponse, AgentResponseUpdate, AgentSession
-except ImportError as exc:
-    raise ImportError("agents of the Agent Framework need it: pip install 'policy-lang[agent-framework]'") from exc
-
+from agent_framework import AgentContext, AgentMiddleware, AgentResponse, AgentResponseUpdate, AgentSession
 from msgspec import convert, to_builtins
 
-from engine.adapters.agent_framework_run import Chat, GovernedRun, Tools
+from engine.adapters.agent_framework.clients import fighting, governed, model_of, unused, wire_of
+from engine.adapters.agent_framework.run import Chat, GovernedRun, Tools
 from engine.adapters.following import Client
 from engine.adapters.governor import Governor
 from engine.core.outcome import Outcome, Used, total
@@ -38,16 +34,6 @@ OUTCOME = "policy_outcome"
 USED = "policy_used"
 """Where an agent's session has what its runs have used: in ``state``, as plain data."""
 
-_FAR = 1_000_000_000
-_PUSHED_OUT: dict[str, Any] = {
-    "max_iterations": _FAR,
-    "max_function_calls": None,
-    "max_duration_seconds": None,
-    "max_consecutive_errors_per_request": _FAR,
-    "terminate_on_unknown_calls": False,
-}
-"""The limits of the framework's function loop, and where they are out of a policy's way."""
-_UNSET: dict[str, Any] = {"max_iterations": 40, "max_consecutive_errors_per_request": 3}
 _log = logging.getLogger("policy.adapters")
 
 
@@ -85,7 +71,7 @@ class PolicyMiddleware(AgentMiddleware):
         self.governor = Governor(
             policy,
             HOST,
-            clients=[Client(name, _model(client), _wire(client)) for name, client in clients.items()],
+            clients=[Client(name, model_of(client), wire_of(client)) for name, client in clients.items()],
             resolvers=resolvers,
             journal=journal,
             log=log,
@@ -94,24 +80,26 @@ class PolicyMiddleware(AgentMiddleware):
         )
         first, *others = clients
         self.main = first
-        self.client: Any = _governed(clients[first], loop=True)
+        self.client: Any = governed(clients[first], loop=True)
         """The client to give to the agent."""
-        self.others = {name: _governed(clients[name], loop=False) for name in others}
+        self.others = {name: governed(clients[name], loop=False) for name in others}
         self._on_end = on_end
         self._keeps = journal is None
         self._waiting: dict[str, GovernedRun] = {}
         """Runs that wait for people, by the ids of what was asked."""
         self._lock = threading.Lock()
         self._told: set[int] = set()
-        for sentence in _limits_of(clients[first]):
+        for sentence in unused(clients[first]):
             _log.warning("policy `%s` on %s: %s", self.governor.policy.name, HOST, sentence)
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """The framework's hook around one ``agent.run``."""
-        self._check(context.agent)
-        run = self._run_of(context)
         given = context.client_kwargs.get("middleware") or ()
         before = list(given) if isinstance(given, list | tuple) else [given]
+        if any(isinstance(each, Chat) for each in before):
+            raise TypeError("this run has a policy already: give the agent, or the run, one `PolicyMiddleware`")
+        self._check(context.agent)
+        run = self._run_of(context)
         context.client_kwargs["middleware"] = [*before, Chat(run), Tools(run)]
         if context.stream:
             self._follow(run, context)
@@ -209,8 +197,7 @@ class PolicyMiddleware(AgentMiddleware):
         if client is None or client is self.client or id(client) in self._told:
             return
         self._told.add(id(client))
-        sentences = [*_loop_of(client), *_retries_of(client)]
-        if sentences:
+        if sentences := fighting(client):
             _log.warning(
                 "policy `%s` on %s: %s; give the agent the middleware's `client`",
                 self.governor.policy.name,
@@ -228,50 +215,3 @@ def outcome_of(response: Any) -> Outcome | None:
 def _tell(run: GovernedRun, response: Any) -> None:
     if run.session.outcome is not None and response is not None:
         response.additional_properties[OUTCOME] = run.session.outcome
-
-
-def _model(client: Any) -> str:
-    return str(getattr(client, "model", None) or "")
-
-
-def _wire(client: Any) -> str:
-    return str(getattr(client, "OTEL_PROVIDER_NAME", "") or "").partition(".")[0]
-
-
-def _governed(client: Any, *, loop: bool) -> Any:
-    """A copy that shares connections with the client, without its retries; with a boundless function loop, or none."""
-    ours = copy.copy(client)
-    for name, sdk in _sdks(client):
-        setattr(ours, name, sdk.with_options(max_retries=0))
-    limits = getattr(client, "function_invocation_configuration", None)
-    if limits is not None:
-        ours.function_invocation_configuration = {**limits, **(_PUSHED_OUT if loop else {"enabled": False})}
-    return ours
-
-
-def _sdks(client: Any) -> Iterable[tuple[str, Any]]:
-    """The clients of providers' SDKs in a chat client, by attribute."""
-    for name, value in vars(client).items():
-        if callable(getattr(value, "with_options", None)) and isinstance(getattr(value, "max_retries", None), int):
-            yield name, value
-
-
-def _limits_of(client: Any) -> Iterable[str]:
-    """What somebody has set on the client, and is not used under the policy."""
-    limits = getattr(client, "function_invocation_configuration", None) or {}
-    for name, far in _PUSHED_OUT.items():
-        if name in limits and limits[name] not in (far, _UNSET.get(name)):
-            yield f"`{name}={limits[name]}` of the client is not used: the policy limits the run"
-
-
-def _loop_of(client: Any) -> Iterable[str]:
-    limits = getattr(client, "function_invocation_configuration", None) or {}
-    for name, far in _PUSHED_OUT.items():
-        if name in limits and limits[name] != far:
-            yield f"the agent's client has `{name}={limits[name]}`"
-
-
-def _retries_of(client: Any) -> Iterable[str]:
-    for _, sdk in _sdks(client):
-        if sdk.max_retries:
-            yield f"the agent's client retries {sdk.max_retries} times by itself"
