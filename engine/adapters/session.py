@@ -22,7 +22,7 @@ from engine.core.canonical import arguments_key
 from engine.core.host import FULL
 from engine.core.messages import ToolCall, Usage
 from engine.core.outcome import Outcome
-from engine.core.state import ClientInfo, State, Used
+from engine.core.state import ENDED, REPLIED, ClientInfo, State, Used
 from engine.core.step import Compiled
 from engine.core.texts import quantity
 from engine.core.transcript import Transcript
@@ -295,6 +295,14 @@ class Session:
         if isinstance(decision, d.RunTools):
             self._verdicts |= {verdict.id: verdict for verdict in decision.verdicts}
 
+    def brought(self, id: str, ran: Ran) -> None:
+        """What has come of a tool call (by the provider's id) that is carried out elsewhere: external, or deferred."""
+        self._ended(self._ids.get(id, id), 0, ran)
+
+    def knows(self, id: str) -> bool:
+        """Has the last reply had a tool call with this id of the provider's?"""
+        return id in self._ids
+
     # The end.
 
     def cancel(self, cause: str = "user") -> Outcome:
@@ -310,6 +318,18 @@ class Session:
             assert self.outcome is not None
             return self.outcome
 
+    def report(self, usage: Usage) -> None:
+        """What the attempt in hand has used so far, or will have when its end is not told: the loop is being left."""
+        call = self.state.call
+        if call is not None and self._in_hand == call.id:
+            self._step(e.UsageReported(self._clock(), call.id, call.attempt, usage))
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Tool calls that have no result yet, by the provider's ids; our own where those are not known."""
+        theirs = {ours: id for id, ours in self._ids.items()}
+        return tuple(theirs.get(c.id, c.id) for c in self.state.round if c.status not in (ENDED, REPLIED))
+
     # Gone on with, from a journal.
 
     def replay(self, events: Iterable[e.AnyEvent], ids: Mapping[str, str]) -> None:
@@ -320,6 +340,7 @@ class Session:
             ProtocolError: no run has had these events under this policy.
         """
         listener, self._listener = self._listener, None
+        account, self._account = self._account, None
         try:
             for event in events:
                 self._begun = True
@@ -332,8 +353,10 @@ class Session:
                 elif isinstance(decision, d.RunTools | d.Continue):
                     self._in_hand = ""
         finally:
-            self._listener = listener
+            self._listener, self._account = listener, account
         self._ids = dict(ids)
+        if account is not None:
+            account.used = self.used
 
     # Inside.
 
