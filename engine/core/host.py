@@ -46,7 +46,7 @@ HOSTS: Final[dict[str, tuple[str, ...]]] = {
     "openai": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
     "litellm": ("veto", "strip", "forbid", "attempts", "usage"),
     "claude-agent": ("gate", "close", "suspend", "ends"),
-    "gateway": ("veto", "rounds", "strip", "forbid", "route", "attempts", "close", "rewrite", "usage"),
+    "gateway": ("veto", "rounds", "strip", "forbid", "route", "attempts", "gate", "close", "rewrite", "usage"),
 }
 """Environments by name, and what each is able to do."""
 
