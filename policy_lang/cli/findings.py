@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TextIO, TypeVar
 
@@ -166,9 +167,36 @@ def in_processes(judge: Callable[[str], T], files: list[str], jobs: int | None) 
         yield from map(judge, files)
         return
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children
 
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(judge, files, chunksize=max(1, len(files) // (4 * jobs)))
+    with _no_interrupt():
+        pool = ProcessPoolExecutor(jobs)
+        judged = pool.map(judge, files, chunksize=max(1, len(files) // (4 * jobs)))
+    try:
+        yield from judged
+    except BaseException:  # interrupted, maybe again and again: nobody waits for what is still being judged
+        with _no_interrupt():
+            for process in active_children():
+                process.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """An interrupt waits until this is over. Processes that are started meanwhile never hear of one: a terminal
+    interrupts all processes of a command, and only the first has something to say about it."""
+    import signal
+
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def without_repeats(results: Iterable[list[Diagnostic]]) -> Iterator[Diagnostic]:

@@ -365,6 +365,29 @@ def test_interrupted(tmp_path: Path) -> None:
     assert errors == b""
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("times", [1, 2])
+def test_interrupted_with_its_processes(tmp_path: Path, times: int) -> None:
+    """A terminal interrupts all processes of a command, and an impatient person more than once."""
+    fifo = tmp_path / "a.policy"
+    os.mkfifo(fifo)
+    (tmp_path / "b.policy").write_text(CLEAN)
+    command = [sys.executable, "-m", "policy_lang.cli", "check", "a.policy", "b.policy", "--jobs", "2"]
+    options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    with subprocess.Popen(command, **options) as process:
+        writer = os.open(fifo, os.O_WRONLY)  # one of its processes has begun to read
+        try:
+            for _ in range(times):
+                time.sleep(0.1)
+                os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            os.close(writer)
+            process.kill()
+    assert process.returncode == 130
+    assert errors == b""
+
+
 @pytest.mark.parametrize("command", ["check", "lint"])
 class TestTheStandardInput:
     def ran(self, command: str, cwd: Path, text: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
