@@ -15,10 +15,11 @@ def counts_threads(policy: Policy) -> bool:
 
 def used_by(journal: Journal, thread: str) -> Used:
     """What all runs of a thread have used. A run that was killed counts with what it had used by then."""
-    return total(_used(journal, record) for record in journal.runs(thread))
+    return total(used_of(journal, record) for record in journal.runs(thread))
 
 
-def _used(journal: Journal, record: RunRecord) -> Used:
+def used_of(journal: Journal, record: RunRecord) -> Used:
+    """What a run has used, by now if it has not ended."""
     if record.used is not None:
         return record.used
     compiled = compile(Policy.model_validate_json(record.policy))
