@@ -31,6 +31,7 @@ COMMANDS = {
     "lsp": "answer an editor about policy files (a language server)",
     "rehearse": "run a scripted model server that speaks both wire formats",
     "run": "make one governed run against a model",
+    "gateway": "govern agents in any language, as a reverse proxy before their model's provider",
     "serve": "carry runs out on a durable engine, as one of its workers",
     "submit": "begin a run on a durable engine",
     "runs": "list, show, resume and cancel the runs of a journal or a durable engine",

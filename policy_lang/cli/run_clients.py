@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         default=[],
-        type=_model,
+        type=named_model,
         metavar="[NAME=]PROVIDER:MODEL",
         help="openai:MODEL or anthropic:MODEL, the key is read from the environment; with NAME= a client that the "
         "policy may switch to (repeatable, the first is asked first)",
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--base-url",
         action="append",
         default=[],
-        type=_base_url,
+        type=named_url,
         metavar="[NAME=]URL",
         help="another server that speaks the provider's wire format, for every --model (without any: every client of "
         "the settings), or for the client of that name",
@@ -57,12 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", metavar="FILE", help="clients by name (default: policy.toml beside the policy)")
 
 
-def _model(text: str) -> Model:
+def named_model(text: str) -> Model:
     match = _NAMED.fullmatch(text)
     return Model(match[1], match[2]) if match else Model("", text)
 
 
-def _base_url(text: str) -> tuple[str, str]:
+def named_url(text: str) -> tuple[str, str]:
     match = _NAMED.fullmatch(text)
     return (match[1], match[2]) if match else ("", text)
 
