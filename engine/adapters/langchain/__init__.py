@@ -1,0 +1,16 @@
+"""A policy over LangChain agents and LangGraph graphs: ``PolicyMiddleware`` for ``create_agent(middleware=[...])``.
+
+``middleware`` has the hooks, ``turn`` what one of them carries out, ``runs`` which run a hook belongs to, ``wire`` the
+framework's words for what passes, ``beside`` what would fight the policy.
+"""
+
+from __future__ import annotations
+
+try:
+    import langchain.agents.middleware.types  # noqa: F401
+except ImportError as exc:
+    raise ImportError("agents of LangChain need it: pip install 'policy-lang[langchain]'") from exc
+
+from engine.adapters.langchain.middleware import PolicyMiddleware, PolicyState
+
+__all__ = ["PolicyMiddleware", "PolicyState"]
