@@ -173,7 +173,7 @@ class _Waits(Exception):
 
 def _raising(tool: FunctionTool) -> FunctionTool:
     """The tool as it is, but for failures and timeouts: those are raised, so that they can be told from results."""
-    inner = _copied(tool)
+    inner: Any = _copied(tool)
     inner.timeout_behavior = "raise_exception"
     inner._failure_error_function = None
     inner._use_default_failure_error_function = False
@@ -182,7 +182,8 @@ def _raising(tool: FunctionTool) -> FunctionTool:
         inner.on_invoke_tool = bind(inner)
     elif inspect.ismethod(tool.on_invoke_tool) and tool.on_invoke_tool.__self__ is tool:
         inner.on_invoke_tool = tool.on_invoke_tool.__func__.__get__(inner, type(inner))
-    return inner
+    raising: FunctionTool = inner
+    return raising
 
 
 def _text(value: Any) -> str:

@@ -65,7 +65,7 @@ class PolicyStopped(AgentsException):
 
 
 class Running:
-    """See the module. ``client`` is the policy's name for the agents' own models, ``depth``: inside of how many runs."""
+    """See the module. ``client`` is the policy's name for the agents' own models, ``depth`` how many runs are above."""
 
     def __init__(
         self,
