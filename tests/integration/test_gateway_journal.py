@@ -67,18 +67,18 @@ def test_a_call_that_was_in_hand_when_the_gateway_died_is_a_further_attempt(tmp_
         slow = {"text": "Too late.", "delay_ms": 20_000}
         with Rehearsal(Script.of(slow, SAYS)) as server:
             store = SqliteStore(tmp_path / "runs.db")
-            async with Gateway(policy(limits("llm_calls  1")), server.url, journal=store) as gateway:
-                async with sdk(gateway) as client:
-                    asking = asyncio.ensure_future(ask(client, run="one"))
-                    while len(server.ledger) < 1:
-                        await asyncio.sleep(0.01)
-                    asking.cancel()
+            gateway = Gateway(policy(limits("llm_calls  1")), server.url, journal=store)
+            async with gateway, sdk(gateway) as client:
+                asking = asyncio.ensure_future(ask(client, run="one"))
+                while len(server.ledger) < 1:
+                    await asyncio.sleep(0.01)
+                asking.cancel()
             store.close()
             store = SqliteStore(tmp_path / "runs.db")
-            async with Gateway(policy(limits("llm_calls  1")), server.url, journal=store) as gateway:
-                async with sdk(gateway) as client:
-                    assert (await ask(client, run="one")).content == SAYS["text"]
-                    assert gateway.runs.get("one", "") is None
+            gateway = Gateway(policy(limits("llm_calls  1")), server.url, journal=store)
+            async with gateway, sdk(gateway) as client:
+                assert (await ask(client, run="one")).content == SAYS["text"]
+                assert gateway.runs.get("one", "") is None
             used = store.record("one").used
             assert used is not None
             assert (used.llm_calls, used.llm_attempts) == (1, 2)
