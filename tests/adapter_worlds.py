@@ -178,13 +178,18 @@ def _row(entry: Entry) -> Row:
 def _last(entry: Entry, texts: tuple[str, ...]) -> str:
     """The last message that is neither the instruction nor a system message: where that stands is a loop's own way."""
     messages = [m for m in entry.body.get("messages", ()) if m.get("role") not in ("system", "developer")]
-    while len(messages) > 1:
+    while True:
         seen = see(entry.wire, {**entry.body, "messages": messages})  # type: ignore[arg-type]
-        if not any(seen.last_text.strip().endswith(text) for text in texts):
+        before = [*messages[:-1], *_before_text(messages[-1])]
+        if not before or not any(seen.last_text.strip().endswith(text) for text in texts):
             return f"{seen.last}: {seen.last_text}"
-        messages = messages[:-1]
-    seen = see(entry.wire, {**entry.body, "messages": messages})  # type: ignore[arg-type]
-    return f"{seen.last}: {seen.last_text}"
+        messages = before
+
+
+def _before_text(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """What stands before the last text of a message, where formats put several things into one."""
+    content = message.get("content")
+    return [{**message, "content": content[:-1]}] if isinstance(content, list) and len(content) > 1 else []
 
 
 async def ours(stage: Stage) -> list[tuple[str, str]]:

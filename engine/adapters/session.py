@@ -295,6 +295,10 @@ class Session:
         if isinstance(decision, d.RunTools):
             self._verdicts |= {verdict.id: verdict for verdict in decision.verdicts}
 
+    def verdict(self, id: str) -> d.Execute | d.Ask | d.Reply | None:
+        """The verdict on a tool call (by the provider's id), when people have answered."""
+        return self._verdicts.get(self._ids.get(id, id))
+
     def brought(self, id: str, ran: Ran) -> None:
         """What has come of a tool call (by the provider's id) that is carried out elsewhere: external, or deferred."""
         self._ended(self._ids.get(id, id), 0, ran)
