@@ -6,14 +6,18 @@ Knows HTTP and headers, no policy. Keys go where the client that sent them means
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from msgspec import Struct
 
+from engine.clients.address import is_loopback
 from engine.clients.attempt import failure_from
 from engine.clients.base import ModelError
 from engine.clients.classify import asked_to_wait_ms
@@ -56,7 +60,6 @@ class Upstream:
             connector=connector,
             timeout=timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
             read_bufsize=2**18,
             skip_auto_headers=("user-agent", "accept", "content-type"),
         )
@@ -78,7 +81,9 @@ class Upstream:
         """Raises ``ModelError`` for what the network does."""
         assert self._http is not None
         try:
-            async with self._http.request(method, url, headers=headers, data=data, allow_redirects=False) as response:
+            async with self._http.request(
+                method, url, headers=headers, data=data, allow_redirects=False, proxy=_proxy(_origin(url))
+            ) as response:
                 yield response
         except (aiohttp.ClientError, OSError) as exc:
             raise _broken(exc) from None
@@ -107,6 +112,21 @@ class Upstream:
             if size > most:
                 raise ModelError("provider", f"the reply is larger than {most:,} bytes; reading stopped")
         return Said(response.status, passed_on(response.headers), b"".join(pieces))
+
+
+def _origin(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
+
+
+@functools.cache
+def _proxy(origin: str) -> str | None:
+    """The proxy that the environment names for a server. Read here: aiohttp would read a file with passwords, too, at
+    every request."""
+    parts = urlsplit(origin)
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
