@@ -118,6 +118,17 @@ class Governor:
                 self._threads.began(thread, session)
         return session
 
+    def thread_used(self, thread: str | None) -> Used | None:
+        """What the runs of a thread have used by now, for a host that keeps it: ``None`` where no limit counts it, or
+        where the journal has it."""
+        with self._lock:
+            return self._threads.used(thread) if self._journal is None else None
+
+    def remember(self, thread: str | None, used: Used) -> None:
+        """What a host has kept of a thread, in an earlier process maybe; what is known here already is not lowered."""
+        with self._lock:
+            self._threads.remember(thread, used)
+
     def _routes(self) -> tuple[ClientInfo, ...]:
         """Only where the policy sends calls elsewhere."""
         if not self.policy.clients():

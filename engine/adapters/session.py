@@ -354,7 +354,11 @@ class Session:
                 if isinstance(decision, d.Call):
                     self._in_hand = decision.call
                     self._calls = max(self._calls, int(decision.call) if decision.call.isdecimal() else 0)
-                elif isinstance(decision, d.RunTools | d.Continue):
+                elif isinstance(decision, d.RunTools):
+                    self._in_hand = ""
+                    kept = {} if isinstance(event, e.ModelReplied) else self._verdicts
+                    self._verdicts = kept | {verdict.id: verdict for verdict in decision.verdicts}
+                elif isinstance(decision, d.Continue):
                     self._in_hand = ""
         finally:
             self._listener, self._account = listener, account

@@ -32,6 +32,11 @@ class Threads:
             return None
         return total((self._over.get(thread, Used()), *(each.used for each in self._open.get(thread, ()))))
 
+    def remember(self, thread: str | None, used: Used) -> None:
+        """What the host itself has kept of a thread that nothing is known of here."""
+        if thread is not None and self.used(thread) is None and self._journal is None and self._counted:
+            self._over[thread] = used
+
     def began(self, thread: str | None, session: Session) -> None:
         """A run of the thread begins."""
         if thread is not None and self._counted and self._journal is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from langchain.agents import create_agent
@@ -21,6 +24,7 @@ from pydantic import BaseModel
 
 from engine.adapters.langchain import PolicyMiddleware
 from engine.run.errors import RunError
+from engine.store.sqlite import SqliteStore
 
 GO = {"messages": [HumanMessage("Go.")]}
 
@@ -268,6 +272,50 @@ def test_what_is_no_yes_is_a_no(decision):
     result = made.invoke(Command(resume=decision), thread())
     assert result["messages"][2].status == "error"
     assert result["policy_outcome"]["status"] == "completed"
+
+
+def test_a_thread_counts_over_processes_by_its_checkpoints():
+    kept = InMemorySaver()
+    rules = "limits {\n  llm_calls  2 per thread\n}\n"
+    outcomes = []
+    for _ in range(3):
+        made, _, _ = agent(rules, "One.", checkpointer=kept)
+        outcomes.append(made.invoke(GO, thread())["policy_outcome"]["status"])
+    assert outcomes == ["completed", "completed", "incomplete"]
+
+
+def test_a_run_goes_on_in_another_process_from_the_journal(tmp_path):
+    kept, rules = InMemorySaver(), ASK + "limits {\n  llm_calls  2\n}\n"
+    model = Model(replies=[calls("search", "pay"), calls("search")])
+    for resume in (GO, Command(resume=True)):
+        with closing(SqliteStore(tmp_path / "runs.db")) as journal:
+            governed = PolicyMiddleware(policy(rules), {"main": model}, journal=journal)
+            made = create_agent(model, [search, pay], middleware=[governed], checkpointer=kept)
+            result = made.invoke(resume, thread())
+    assert ("tool", "paid x") in texts(result)
+    assert result["policy_outcome"]["reason"] == "llm_calls"
+    assert result["policy_outcome"]["used"]["tool_calls"] == 3
+    run = made.get_state(thread()).values["policy_run"]
+    told = subprocess.run(
+        [sys.executable, "-m", "policy_lang", "explain", str(tmp_path / "runs.db"), "--run", run],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "llm_calls" in told.stdout
+
+
+def test_a_run_of_another_process_without_a_journal_is_refused_with_the_way_out():
+    kept, model = InMemorySaver(), Model(replies=[calls("pay"), "Done."])
+
+    def made():
+        governed = PolicyMiddleware(policy(ASK), {"main": model})
+        return create_agent(model, [pay], middleware=[governed], checkpointer=kept)
+
+    made().invoke(GO, thread())
+    with pytest.raises(RunError, match="give the middleware a `journal=`"):
+        made().invoke(Command(resume=True), thread())
 
 
 def test_a_tool_that_interrupts_by_itself_comes_again_as_the_same_call():

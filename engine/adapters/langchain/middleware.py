@@ -23,7 +23,7 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
 from engine.adapters.acts import Answer, Result
 from engine.adapters.carrying import carried, carried_sync
@@ -33,7 +33,9 @@ from engine.adapters.langchain import wire
 from engine.adapters.langchain.beside import Beside
 from engine.adapters.langchain.runs import Runs, thread_of
 from engine.adapters.langchain.turn import ModelTurn, ToolTurn
-from engine.core.outcome import Outcome
+from engine.adapters.session import Session
+from engine.core.events import ModelReplied
+from engine.core.outcome import Outcome, Used
 from engine.core.policy import Policy
 from engine.core.step import Compiled
 from engine.run.decision_log import DecisionLog, Sink
@@ -45,9 +47,11 @@ HOST = "langchain"
 
 
 class PolicyState(AgentState[Any]):
-    """What a policy adds to an agent's state: the name of its run, and at the end how that ended, as plain data."""
+    """What a policy adds to an agent's state: the name of its run, what the thread has used where a limit counts that,
+    and at the end how the run ended; all plain data."""
 
     policy_run: NotRequired[Annotated[str, PrivateStateAttr]]
+    policy_used: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
     policy_outcome: NotRequired[Annotated[dict[str, Any] | None, OmitFromInput]]
 
 
@@ -56,7 +60,8 @@ class PolicyMiddleware(AgentMiddleware[PolicyState, Any, Any]):
 
     ``models`` are the chat models that the policy names; one of them may be the agent's own, which is called ``main``
     otherwise. ``log``, ``telemetry``, ``journal``, ``resolvers``, ``resolver_timeout`` (seconds) and
-    ``allow_missing_models``: see ``Governor``. A run's thread is the ``thread_id`` of its configuration.
+    ``allow_missing_models``: see ``Governor``. A run's thread is the ``thread_id`` of its configuration. With a journal
+    a run that was interrupted goes on in another process too; what a thread has used is in its checkpoints in any case.
 
     Raises:
         RunError: the policy names a model that is not there.
@@ -91,7 +96,8 @@ class PolicyMiddleware(AgentMiddleware[PolicyState, Any, Any]):
             telemetry=telemetry,
             allow_missing_clients=allow_missing_models,
         )
-        self._runs = Runs(lambda name, thread: self._governor.session(run=name, thread=thread))
+        self._journal = journal
+        self._runs = Runs(lambda name, thread: self._governor.session(run=name, thread=thread), self._take_up)
         self._beside = Beside(self._governor.policy, self._models)
 
     @property
@@ -122,7 +128,10 @@ class PolicyMiddleware(AgentMiddleware[PolicyState, Any, Any]):
         config = get_config()
         self._beside.look_at_limit(config.get("recursion_limit", 0))
         info = runtime.execution_info
-        session = self._runs.begin(info.run_id if info is not None else None, thread_of(config))
+        thread = thread_of(config)
+        if isinstance(state, Mapping) and (used := state.get("policy_used")):
+            self._governor.remember(thread, convert(used, Used))
+        session = self._runs.begin(info.run_id if info is not None else None, thread)
         return {"policy_run": session.run, "policy_outcome": None}
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -187,9 +196,24 @@ class PolicyMiddleware(AgentMiddleware[PolicyState, Any, Any]):
 
     # Inside.
 
+    def _run_of(self, state: Any) -> Session:
+        return self._runs.of(_field(state, "policy_run"), lambda: _last_ids(state))
+
+    def _take_up(self, name: str, ids: tuple[str, ...]) -> Session | None:
+        """A run that an earlier process began, as the journal has it."""
+        if self._journal is None:
+            return None
+        recorded = self._journal.load(name)
+        events = [step.event for step in recorded.steps]
+        last = next((event for event in reversed(events) if isinstance(event, ModelReplied)), None)
+        ours = [each.id for each in last.calls] if last is not None else []
+        session = self._governor.session(run=name, thread=recorded.record.thread, seq=len(events))
+        session.replay(events, dict(zip(ids, ours, strict=False)))
+        return session
+
     def _turn(self, request: ModelRequest[Any], handler: Any) -> ModelTurn:
         self._beside.look_at_call(request.model, handler)
-        session = self._runs.of(_run_of(request.state))
+        session = self._run_of(request.state)
         return ModelTurn(self._governor, session, request, self._models)
 
     def _told(self, turn: ModelTurn, answer: Answer) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
@@ -197,12 +221,15 @@ class PolicyMiddleware(AgentMiddleware[PolicyState, Any, Any]):
         messages = turn.result(answer)
         given = response.structured_response if response is not None and (answer.reply or not answer.outcome) else None
         told = ModelResponse(messages, given)
-        if answer.outcome is None:
-            return told
-        return ExtendedModelResponse(told, Command(update={"policy_outcome": to_builtins(answer.outcome)}))
+        more: dict[str, Any] = {}
+        if answer.outcome is not None:
+            more["policy_outcome"] = to_builtins(answer.outcome)
+        if (used := self._governor.thread_used(turn.session.thread)) is not None:
+            more["policy_used"] = to_builtins(used)
+        return ExtendedModelResponse(told, Command(update=more)) if more else told
 
     def _tool_turn(self, request: ToolCallRequest) -> ToolTurn:
-        session = self._runs.of(_run_of(request.state))
+        session = self._run_of(request.state)
         return ToolTurn(self._governor, session, request, _is_last(request))
 
     def _ask(self, turn: ToolTurn) -> None:
@@ -236,10 +263,16 @@ def _client(name: str, model: BaseChatModel) -> Client:
     return Client(name, wire.model_name(model), max_output=wire.largest_output(model, {}))
 
 
-def _run_of(state: Any) -> str | None:
-    """The name of the run in a graph's state."""
-    found = state.get("policy_run") if isinstance(state, Mapping) else getattr(state, "policy_run", None)
-    return found if isinstance(found, str) else None
+def _field(state: Any, name: str) -> Any:
+    """A field of a graph's state, whatever form that has."""
+    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
+
+
+def _last_ids(state: Any) -> tuple[str, ...]:
+    """The ids of the tool calls of the last reply in a graph's state."""
+    messages = _field(state, "messages") or ()
+    last = next((each for each in reversed(messages) if isinstance(each, AIMessage)), None)
+    return tuple(call["id"] or "" for call in last.tool_calls) if last is not None else ()
 
 
 def _acts(turn: ToolTurn) -> Any:

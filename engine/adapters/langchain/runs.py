@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from langgraph.config import get_config
-
 from engine.adapters.session import Session
 from engine.core.messages import Usage
 from engine.core.outcome import Used
@@ -59,8 +57,12 @@ def thread_of(config: Any) -> str | None:
 class Runs:
     """The runs of one middleware by their names. Those that have ended are forgotten, the oldest first."""
 
-    def __init__(self, make: Callable[[str, str | None], Session]) -> None:
-        self._make = make
+    def __init__(
+        self,
+        make: Callable[[str, str | None], Session],
+        take_up: Callable[[str, tuple[str, ...]], Session | None],
+    ) -> None:
+        self._make, self._take_up = make, take_up
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._last: dict[str | None, str] = {}
@@ -73,15 +75,25 @@ class Runs:
             if parent is not None:
                 self._children += 1
                 wanted = f"{parent.session.run}.{self._children}"
+                thread = None if thread == parent.session.thread else thread  # its tokens are the parent's already
             name = wanted if wanted and wanted not in self._sessions else uuid.uuid4().hex
-            return self._made(name, thread)
+            return self._kept(self._make(name, thread), thread)
 
-    def of(self, name: str | None) -> Session:
-        """The run of a graph's state; one that this process does not know is begun."""
+    def of(self, name: str | None, ids: Callable[[], tuple[str, ...]]) -> Session:
+        """The run of a graph's state. One of another process is taken up from the journal; ``ids`` are those of the
+        tool calls of its last reply."""
         if not name:
             raise RunError("the graph's state names no run: let `before_agent` of the middleware be its first node")
         with self._lock:
-            session = self._sessions.get(name) or self._made(name, thread_of(get_config()))
+            session = self._sessions.get(name)
+            if session is None:
+                session = self._take_up(name, ids())
+                if session is None:
+                    raise RunError(
+                        f"run {name} was begun in another process, and nothing is kept of it: give the middleware a "
+                        "`journal=`, then it goes on from there"
+                    )
+                self._kept(session, session.thread)
         if (parent := inside.get()) is not None and parent.session is not session:
             parent.children[name] = session
         return session
@@ -90,11 +102,11 @@ class Runs:
         """The run of that name, or the last one of the thread."""
         return self._sessions.get(run or self._last.get(thread) or "")
 
-    def _made(self, name: str, thread: str | None) -> Session:
+    def _kept(self, session: Session, thread: str | None) -> Session:
         if len(self._sessions) >= _MOST_ENDED:
             self._forget()
-        session = self._sessions[name] = self._make(name, thread)
-        self._last[thread] = name
+        self._sessions[session.run] = session
+        self._last[thread] = session.run
         return session
 
     def _forget(self) -> None:
