@@ -6,7 +6,6 @@ are off: how often a call is made is the policy's to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Unpack, overload
 
 try:
@@ -16,8 +15,7 @@ except ImportError as exc:
     raise ImportError("loops with the OpenAI SDK need it: pip install 'policy-lang[openai]'") from exc
 
 from engine.adapters.sdk import AsyncGuard, Face, Guard, Options
-from engine.clients.wire import dict_of, text_of
-from engine.core.messages import ToolCall, ToolSpec
+from engine.adapters.sdk_openai import declared, read, result
 from engine.core.policy import Policy
 from engine.core.step import Compiled
 from engine.gateway.openai_wire import OpenAIWire
@@ -30,32 +28,15 @@ def _options(path: str, body: Json) -> Any:
     return FinalRequestOptions.construct(method="post", url=path, json_data=body)
 
 
-def _read(call: Any) -> ToolCall:
-    if isinstance(call, Mapping):
-        function = dict_of(call.get("function"))
-        return ToolCall(text_of(call.get("id")), text_of(function.get("name")), text_of(function.get("arguments")))
-    return ToolCall(call.id, call.function.name, call.function.arguments)
-
-
-def _result(id: str, text: str, failed: bool) -> Json:
-    # The format has no flag for a failed call; its text must say it, so it may not be empty.
-    return {"role": "tool", "tool_call_id": id, "content": text or ("The call failed." if failed else "")}
-
-
-def _declared(spec: ToolSpec) -> Json:
-    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return {"type": "function", "function": function}
-
-
 _FACE = Face(
     HOST,
     OpenAIWire("max_completion_tokens"),
     "/chat/completions",
     ("/responses", "/completions", "/assistants", "/threads", "/batches", "/realtime"),
     _options,
-    _read,
-    _result,
-    _declared,
+    read,
+    result,
+    declared,
 )
 
 

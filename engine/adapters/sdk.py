@@ -69,13 +69,9 @@ class Face(Struct, frozen=True):
     declared: Callable[[ToolSpec], Json]
 
 
-class Options(TypedDict, total=False):
-    """What ``guard`` takes beside a client and a policy."""
+class Common(TypedDict, total=False):
+    """What ``guard`` takes, whatever it guards."""
 
-    name: str
-    """What the policy calls the client; ``main`` if nothing is said."""
-    models: Mapping[str, Any]
-    """Others that the policy may switch to, by its names: a model, or a client of the same kind with its model."""
     tools: Iterable[Tool | Callable[..., Any]]
     """Functions that a model may call, for ``run.tool(call)`` and ``guard.declared``. Without them ``run.tool(call,
     function)`` is given each."""
@@ -87,6 +83,15 @@ class Options(TypedDict, total=False):
     log: DecisionLog | str | os.PathLike[str] | Sink | None
     telemetry: Observer | None
     allow_missing_clients: bool
+
+
+class Options(Common, total=False):
+    """What ``guard`` takes beside a client and a policy."""
+
+    name: str
+    """What the policy calls the client; ``main`` if nothing is said."""
+    models: Mapping[str, Any]
+    """Others that the policy may switch to, by its names: a model, or a client of the same kind with its model."""
 
 
 class Guard(Generic[C]):
@@ -167,7 +172,7 @@ class Base(Generic[C]):
         self.session = guard.governor.session(run=id, thread=thread)
         self.id = self.session.run
         self.clock = guard.governor.clock
-        self.inner: Any = guard.client._client  # type: ignore[attr-defined]
+        self.inner: Any = getattr(guard.client, "_client", None)
         self._rounds: dict[str, Round] = {}
         self._given: dict[str, ToolCall] = {}
         """Calls that the loop has got, and has not run by ``tool``."""
@@ -278,8 +283,9 @@ class Run(Base[C]):
 
     def __init__(self, guard: Guard[C], thread: str | None, id: str | None) -> None:
         super().__init__(guard, thread, id)
-        http = httpx2.Client(transport=Transport(self), trust_env=False)
-        self.client = guard.client.copy(http_client=http, max_retries=0)  # type: ignore[attr-defined]
+        if self.inner is not None:
+            http = httpx2.Client(transport=Transport(self), trust_env=False)
+            self.client = guard.client.copy(http_client=http, max_retries=0)  # type: ignore[attr-defined]
 
     def __enter__(self) -> Self:
         return self
@@ -355,8 +361,9 @@ class AsyncRun(Base[C]):
 
     def __init__(self, guard: Guard[C], thread: str | None, id: str | None) -> None:
         super().__init__(guard, thread, id)
-        http = httpx2.AsyncClient(transport=AsyncTransport(self), trust_env=False)
-        self.client = guard.client.copy(http_client=http, max_retries=0)  # type: ignore[attr-defined]
+        if self.inner is not None:
+            http = httpx2.AsyncClient(transport=AsyncTransport(self), trust_env=False)
+            self.client = guard.client.copy(http_client=http, max_retries=0)  # type: ignore[attr-defined]
 
     def __enter__(self) -> Self:
         return self

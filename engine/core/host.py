@@ -42,9 +42,9 @@ HOSTS: Final[dict[str, tuple[str, ...]]] = {
     "pydantic-ai": (*_WHOLE, "strip", "cancel", "suspend"),
     "google-adk": (*_WHOLE, "strip", "cancel", "suspend"),
     "agent-framework": (*_WHOLE, "strip", "cancel", "suspend"),
-    "anthropic": (*_WHOLE, "forbid", "cancel", "suspend"),
+    "anthropic": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
     "openai": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
-    "litellm": ("veto", "strip", "forbid", "attempts", "usage"),
+    "litellm": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
     "claude-agent": ("gate", "close", "suspend", "ends"),
     "gateway": ("veto", "rounds", "strip", "forbid", "route", "attempts", "gate", "close", "rewrite", "usage"),
 }
