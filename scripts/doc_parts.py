@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 import demo
+from doc_adapters import differences, hosts
 
 from engine.core.host import ABILITIES, NEEDS
 from engine.core.ladders import DEFAULT_RETRY_MS
@@ -134,6 +135,8 @@ PARTS: dict[str, Callable[[], str]] = {
         defaults,
         abilities,
         needs,
+        hosts,
+        differences,
         commands,
         example,
         run,
