@@ -6,6 +6,7 @@ None of it needs a server, but for time that is skipped.
 import asyncio
 import base64
 import json
+from datetime import datetime, timedelta
 
 import pytest
 from engine_worlds import WorldServer, driver_of, shift_steps
@@ -41,6 +42,26 @@ def test_shifted_steps_are_noticed(name, monkeypatch):
     shift_steps()
     with pytest.raises(ReplayError, match="this worker decides otherwise"):
         asyncio.run(replay(driver_of(name, NOWHERE), RUN(name), record(name)))
+
+
+def delayed(text, seconds):
+    """The record as if each task that started a timer had been taken up so much later, as a repeated one is."""
+    history = json.loads(text)
+    events = {event["eventId"]: event for event in history["events"]}
+    timers = [each for each in history["events"] if "timerStartedEventAttributes" in each]
+    for timer in timers:
+        completed = events[timer["timerStartedEventAttributes"]["workflowTaskCompletedEventId"]]
+        started = events[completed["workflowTaskCompletedEventAttributes"]["startedEventId"]]
+        at = datetime.fromisoformat(started["eventTime"]) + timedelta(seconds=seconds)
+        started["eventTime"] = at.isoformat().replace("+00:00", "Z")
+    return json.dumps(history), len(timers)
+
+
+def test_when_a_task_is_taken_up_changes_no_command():
+    """Of a task that Temporal repeats, the first go may still be in a worker's mind: both must come to the same."""
+    late, timers = delayed(record("retry_fallback"), 0.1)
+    assert timers > 0
+    asyncio.run(replay(driver_of("retry_fallback", NOWHERE), RUN("retry_fallback"), late))
 
 
 def changed(text, old, new):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -43,6 +44,8 @@ _LOOKED_AT: Final = 200
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long a worker has to say where a run stands."""
+
+_ASKED_AGAIN_S: Final = 1.0
 
 
 class TemporalRuntime:
@@ -179,8 +182,7 @@ class TemporalRuntime:
                 if now.status is not WorkflowExecutionStatus.RUNNING:
                     return None, None
                 handle = await self._handle(run_id, execution=now.run_id)
-                report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
-                return now.run_id, report
+                return now.run_id, await _reported(handle)
         except RuntimeUnreachableError as exc:
             raise RuntimeUnreachableError(
                 f"run {run_id} does not say where it stands: no worker serves the task queue {self._queue!r}, or {exc}"
@@ -205,6 +207,21 @@ class TemporalRuntime:
         if exc.status is RPCStatusCode.NOT_FOUND:
             return RunError(f"there is no run {run_id!r} at {self._address}")
         return RunError(f"run {run_id}: {exc}")
+
+
+async def _reported(handle: WorkflowHandle[Any, Any]) -> Report:
+    """Where a run stands. A worker whose work on it has been overtaken cannot say so, and lets go of the run: then
+    another one is asked."""
+    for last in (False, False, True):
+        try:
+            report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
+        except WorkflowQueryFailedError:
+            if last:
+                raise
+            await asyncio.sleep(_ASKED_AGAIN_S)
+        else:
+            break
+    return report
 
 
 def _why(run_id: str, exc: WorkflowFailureError) -> str:

@@ -87,6 +87,9 @@ class TemporalEnvironment:
         self._fault: BaseException | None = None
         self._alarm: asyncio.Task[None] | None = None
         self._armed = NO_TIME
+        self._rung = 0
+        """Up to when alarms have rung. What is due is told by this, not by the clock: a task that Temporal repeats has
+        another time, and must come to the same commands as before."""
         self._count = 0
         self._cancelled = False
 
@@ -103,8 +106,8 @@ class TemporalEnvironment:
         while not self._inbox:
             if self._fault is not None:
                 raise self._fault
-            if until < NO_TIME and _now() >= until:
-                return Timer(_now())
+            if until <= self._rung:
+                return Timer(max(_now(), until))
             self._arm(until)
             armed = self._armed
             try:
@@ -222,7 +225,8 @@ class TemporalEnvironment:
             self._alarm = asyncio.create_task(self._ring(until - _now()))
 
     async def _ring(self, ms: int) -> None:
-        await workflow.sleep(ms / 1000)
+        await workflow.sleep(max(ms, 1) / 1000)
+        self._rung = max(self._rung, self._armed)
         self._armed, self._alarm = NO_TIME, None
 
     def _background(self, coroutine: Coroutine[Any, Any, None]) -> None:
