@@ -10,6 +10,7 @@ from agents import (
     Agent,
     MaxTurnsExceeded,
     ModelSettings,
+    MultiProvider,
     RunConfig,
     Runner,
     ToolsToFinalOutputResult,
@@ -89,9 +90,10 @@ def test_rules_hold_inside_of_tools(served):
     assert results(outer.ledger) == ["[Stopped: the limit on llm_calls is reached (2 of 2)]"]
 
 
-def test_a_person_is_asked_inside_of_a_tool(served):
+@pytest.mark.parametrize("options", [{}, {"on_stream": lambda event: None}], ids=["whole", "streamed"])
+def test_a_person_is_asked_inside_of_a_tool(served, options):
     governed, agent, outer, ended = sub_agents(
-        served, 'tool "search"  ask within 10m\n', [asks("search"), says("Inner.")]
+        served, 'tool "search"  ask within 10m\n', [asks("search"), says("Inner.")], **options
     )
     first = run(governed, agent)
     assert [item.tool_name for item in first.interruptions] == ["search"]
@@ -291,6 +293,32 @@ def test_a_resolver_words_the_final_call(served):
     run(governed, Agent("a", model=model, tools=[search]))
     assert model.ledger[-1].body["messages"][-1]["content"] == "Wrap it up, please."
     assert seen[0][0] == "Go."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_provider_that_a_run_has_made_is_closed_with_it(served, monkeypatch, stream):
+    closed = []
+
+    async def aclose(self):
+        closed.append(self)
+
+    monkeypatch.setattr(MultiProvider, "aclose", aclose)
+    kept = RunConfig()
+    agent = Agent("a", model=served(says()))
+    governed = PolicyRunner(policy())
+
+    async def go(**options):
+        if stream:
+            async for _ in governed.run_streamed(agent, "Go.", **options).stream_events():
+                pass
+            await asyncio.sleep(0)
+        else:
+            await governed.run(agent, "Go.", **options)
+
+    wait(go())
+    wait(go(run_config={"workflow_name": "w"}))
+    wait(go(run_config=kept))
+    assert len(closed) == 2
 
 
 # What follows a run.

@@ -56,6 +56,11 @@ def _copied(tool: FunctionTool) -> FunctionTool:
 class Gate:
     """What is called in the place of a tool."""
 
+    __signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("context", "arguments")]
+    )
+    """The SDK reads it at every call; given here, that costs nothing."""
+
     def __init__(self, tool: FunctionTool) -> None:
         self.tool = tool
         self._inner = _raising(tool)

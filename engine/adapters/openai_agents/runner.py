@@ -7,6 +7,7 @@ everything on untouched.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -162,8 +163,8 @@ class PolicyRunner:
         """A run that starts, or goes on after a person has answered."""
         above = current.get()
         depth = 0 if above is None else above.depth + 1
-        config = options.get("run_config")
-        config = RunConfig(**config) if isinstance(config, dict) else config or RunConfig()
+        given = options.get("run_config")
+        config = given if isinstance(given, RunConfig) else RunConfig(**(given or {}))
         named = _named(config, self._models, self._client)
         self._checks.settings("run_config", config.model_settings)
         if options.get("conversation_id") or options.get("previous_response_id"):
@@ -176,7 +177,8 @@ class PolicyRunner:
             running.above = inside.get()
         else:
             running = self._new(depth, options.get("session"), scope.thread)
-        return _Begun(running, Graph(named, self._checks.agent).of(agent), options)
+        own = not isinstance(given, RunConfig) and "model_provider" not in (given or {})
+        return _Begun(running, Graph(named, self._checks.agent).of(agent), options, named if own else None)
 
     def _new(self, depth: int, session: Any, thread: str | None) -> Running:
         if session is not None:
@@ -210,13 +212,19 @@ class PolicyRunner:
 
 
 class _Begun(NamedTuple):
+    """``made``: the provider of models, if it is the run's own, to be closed with it."""
+
     running: Running
     agent: Agent[Any]
     options: dict[str, Any]
+    made: Named | None
 
 
 class GovernedRunner(AgentRunner):
-    """The SDK's default runner, as ``inner``; where a policy holds, with copies of agents and a run of the policy."""
+    """The SDK's default runner, as ``inner``; where a policy holds, with copies of agents and a run of the policy.
+
+    There, ``run_sync`` comes to ``run``.
+    """
 
     def __init__(self, inner: AgentRunner) -> None:
         self.inner = inner
@@ -226,18 +234,20 @@ class GovernedRunner(AgentRunner):
         if scope is None:
             return await self.inner.run(starting_agent, input, **options)
         begun = scope.owner.begin(scope, starting_agent, input, options)
-        with _working_for(begun.running):
-            result = await self.inner.run(begun.agent, input, **begun.options)
-        return _came(scope, begun, result)
+        try:
+            with _working_for(begun.running):
+                result = await self.inner.run(begun.agent, input, **begun.options)
+        finally:
+            if begun.made is not None:
+                await begun.made.aclose()
+        setattr(result, _KEPT, begun.running)
+        scope.owner.over(begun.running, result)
+        return result
 
     def run_sync(self, starting_agent: Any, input: Any, **options: Any) -> RunResult:
-        scope = _scope.get()
-        if scope is None:
+        if _scope.get() is None:
             return self.inner.run_sync(starting_agent, input, **options)
-        begun = scope.owner.begin(scope, starting_agent, input, options)
-        with _working_for(begun.running):
-            result = self.inner.run_sync(begun.agent, input, **begun.options)
-        return _came(scope, begun, result)
+        return super().run_sync(starting_agent, input, **options)
 
     def run_streamed(self, starting_agent: Any, input: Any, **options: Any) -> RunResultStreaming:
         scope = _scope.get()
@@ -253,7 +263,10 @@ class GovernedRunner(AgentRunner):
                 begun.running.left()
             else:
                 scope.owner.over(begun.running, result)
+            if begun.made is not None:
+                closing.append(asyncio.ensure_future(begun.made.aclose()))
 
+        closing: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
         if result.run_loop_task is not None:
             result.run_loop_task.add_done_callback(ended)
         return result
@@ -270,12 +283,6 @@ def _working_for(running: Running) -> Iterator[None]:
         raise
     finally:
         current.reset(token)
-
-
-def _came(scope: _Scope, begun: _Begun, result: RunResult) -> RunResult:
-    setattr(result, _KEPT, begun.running)
-    scope.owner.over(begun.running, result)
-    return result
 
 
 def _replace_default() -> None:
