@@ -123,12 +123,24 @@ class Session:
             elif isinstance(decision, d.Continue):  # the reply was none: another call in its place
                 self._in_hand = ""
                 decision = self._step(self._requested(wanted))
+            elif isinstance(decision, d.Suspend):
+                decision = self._not_grown(decision)
             elif isinstance(decision, d.RunTools):
                 return self._round(reply, decision)
             elif isinstance(decision, d.End):
                 return self._over(reply)
             else:
                 raise ProtocolError(f"run {self.run}: a call cannot go on from {type(decision).__name__}")
+
+    def _not_grown(self, asked: d.Suspend) -> d.AnyDecision:
+        """A limit asks whether it may grow: in the midst of a loop's call there is nobody who could say so."""
+        decision: d.AnyDecision = asked
+        for request in asked.requests:
+            if request.kind == "extension":
+                decision = self._step(e.ExtensionAnswered(self._clock(), request.id, "nobody"))
+        if isinstance(decision, d.Suspend) and decision.requests == asked.requests:
+            raise ProtocolError(f"run {self.run}: a call cannot wait for people")
+        return decision
 
     def _worded(self, call: d.Call) -> d.Call:
         """The call with what the host's function has told to say, in words."""

@@ -134,9 +134,15 @@ class AnthropicWire:
         blocks = [next(waiting) if b.get("type") == "tool_use" else b for b in kept]
         return {"role": "assistant", "content": [b for b in blocks if b.get("type") != "text" or b["text"].strip()]}
 
-    def cut(self, body: Json, kept: Sequence[str]) -> Json:
-        blocks = [b for b in body["content"] if dict_of(b).get("type") != "tool_use" or b.get("id") in kept]
-        left = any(dict_of(b).get("type") == "tool_use" for b in blocks)
+    def cut(self, body: Json, calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> Json:
+        waiting = iter(calls)
+        blocks: list[Json] = []
+        for block in map(dict_of, body["content"]):
+            if block.get("type") != "tool_use":
+                blocks.append(block)
+            elif (call := next(waiting)) in kept:
+                blocks.append({**block, "id": call.id})
+        left = bool(kept)
         reason = body.get("stop_reason")
         return {**body, "content": blocks, "stop_reason": "end_turn" if reason == "tool_use" and not left else reason}
 
@@ -212,7 +218,7 @@ class AnthropicRewriter:
             data = encode({"type": "message_start", "message": head})
         return _event("message_start", data)
 
-    def finish(self, reply: Reply, kept: Sequence[ToolCall]) -> bytes:
+    def finish(self, reply: Reply, kept: Sequence[ToolCall], *, whole: bool) -> bytes:
         made = [self._start()]
         for events in self._chosen(reply, kept):
             for data in events:
@@ -230,9 +236,11 @@ class AnthropicRewriter:
     def _chosen(self, reply: Reply, kept: Sequence[ToolCall]) -> list[list[Json]]:
         functions = [call for call in reply.message.tool_calls if call.kind == "function"]
         blocks = [self._held[index] for index in sorted(self._held)]
-        if len(functions) == len(kept):
-            return blocks
-        return [block for call, block in zip(functions, blocks, strict=True) if call in kept]
+        found = []
+        for call, (start, *rest) in zip(functions, blocks, strict=False):
+            if call in kept:
+                found.append([{**start, "content_block": {**start["content_block"], "id": call.id}}, *rest])
+        return found
 
     def close(self, text: str) -> bytes:
         made = [self._start()]

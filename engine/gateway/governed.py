@@ -6,6 +6,7 @@ A client that leaves ends the attempt, not the run: asked again, it is a further
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,12 @@ class Governed:
         self._hidden: list[Json] = []
         """Messages of rounds in this response that the client does not get."""
         self._sent: Json = asked.body
+        self._functions: list[ToolCall] = []
+        """The calls of the last reply that the client would execute."""
+        self._renamed = False
+        """Do they have ids of ours?"""
+        self._told = False
+        """Has the client got a piece of the present attempt?"""
 
     # The call, and those that follow in the same response.
 
@@ -122,9 +129,20 @@ class Governed:
         except (aiohttp.ClientError, OSError) as exc:
             return self._failed(ModelError("network", f"the connection to the upstream broke: {type(exc).__name__}"))
         self._failure = None
-        calls = [c for c in reply.message.tool_calls if c.kind == "function"]
+        reply = self._told_apart(reply)
+        calls = self._functions = [c for c in reply.message.tool_calls if c.kind == "function"]
         problems = {c.id: problem for c in calls if (problem := _problem(c.arguments))}
         return Replied(reply, unregistered=unoffered(self._wire.offered(self._asked.body), calls), problems=problems)
+
+    def _told_apart(self, reply: Reply) -> Reply:
+        """Some servers give calls no id, or all of them the same: then a call could go by another one's verdict."""
+        calls = reply.message.tool_calls
+        ids = [call.id for call in calls]
+        self._renamed = len({*ids, ""}) <= len(ids)
+        if not self._renamed:
+            return reply
+        made = tuple(structs.replace(call, id=f"call_{uuid.uuid4().hex[:24]}") for call in calls)
+        return structs.replace(reply, message=structs.replace(reply.message, tool_calls=made))
 
     def _failed(self, error: ModelError) -> Failed:
         self._failure = error
@@ -156,9 +174,6 @@ class Governed:
             raise refused(said)
         self._body, reply = reply_in(said, wire)
         return reply  # type: ignore[no-any-return]
-
-    _told = False
-    """Has the client got a piece of the present attempt?"""
 
     async def _stream(self, response: aiohttp.ClientResponse) -> Reply:
         assembler = self._assembler = self._wire.assembler()
@@ -221,11 +236,12 @@ class Governed:
         self._gateway.runs.delivered(self._run, self._asked, message, kept, round)
         if self._rewriter is not None and (self._assembler is not None or self._response is not None):
             if self._assembler is not None:
-                return await self._end(self._rewriter.finish(reply, kept))
+                whole = not refused and not self._renamed
+                return await self._end(self._rewriter.finish(reply, kept, whole=whole))
             if kept:
                 return await self._error(502, "provider", "the upstream was asked for a stream, and sent none")
             return await self._end(self._rewriter.close(message.text))
-        body = self._wire.cut(self._body, [call.id for call in kept]) if refused else None
+        body = self._wire.cut(self._body, self._functions, kept) if refused or self._renamed else None
         return self._plain(200, self._said_headers(), encode(body) if body is not None else None)
 
     async def _ended(self, outcome: Outcome, answer: Answer) -> web.StreamResponse:

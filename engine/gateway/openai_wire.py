@@ -139,12 +139,12 @@ class OpenAIWire:
             made["tool_calls"] = [_call(c) | dict_of(extras.get(str(n))) for n, c in enumerate(message.tool_calls)]
         return made
 
-    def cut(self, body: Json, kept: Sequence[str]) -> Json:
+    def cut(self, body: Json, calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> Json:
         choice = dict(body["choices"][0])
         message = dict(choice["message"])
-        calls = [c for c in list_of(message.pop("tool_calls", None)) if text_of(dict_of(c).get("id")) in kept]
-        if calls:
-            message["tool_calls"] = calls
+        came = zip(calls, map(dict_of, list_of(message.pop("tool_calls", None))), strict=True)
+        if left := [{**raw, "id": call.id} for call, raw in came if call in kept]:
+            message["tool_calls"] = left
         elif choice.get("finish_reason") in ("tool_calls", "function_call"):
             choice["finish_reason"] = "stop"
         return {**body, "choices": [{**choice, "message": message}]}
@@ -249,9 +249,9 @@ class OpenAIRewriter:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return _event(encode({**self._head, "choices": [choice]}))
 
-    def finish(self, reply: Reply, kept: Sequence[ToolCall]) -> bytes:
+    def finish(self, reply: Reply, kept: Sequence[ToolCall], *, whole: bool) -> bytes:
         made: list[bytes] = []
-        if len(kept) == len(reply.message.tool_calls):
+        if whole:
             made += map(_event, self._calls)
         else:
             made += [self._chunk({"tool_calls": [{"index": n, **_call(call)}]}) for n, call in enumerate(kept)]

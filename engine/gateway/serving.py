@@ -30,6 +30,7 @@ from engine.gateway.transcripts import Asked
 from engine.gateway.upstream import Upstream, passed_on
 from engine.gateway.wires import Wire
 from engine.run.decision_log import DecisionLog, Sink
+from engine.run.effects import ProtocolError
 from engine.run.listeners import Observer
 from engine.run.threads import counts_threads
 from engine.store.protocol import JournalError, Store
@@ -155,6 +156,9 @@ class Gateway:
             return await self._pass_through(request, path)
         except Left:
             return web.Response(status=499)
+        except ProtocolError as exc:  # a mistake of ours: told, and no more of it
+            _log.error("%s", exc)
+            return self._error(wire, 500, "gateway", "the gateway cannot go on with this run")
         finally:
             self._in_hand -= 1
 

@@ -55,8 +55,8 @@ class Rewriter(Protocol):
         """What goes on at once; the rest is held."""
         ...
 
-    def finish(self, reply: Reply, kept: Sequence[ToolCall]) -> bytes:
-        """The end of an answer of which the client gets these calls."""
+    def finish(self, reply: Reply, kept: Sequence[ToolCall], *, whole: bool) -> bytes:
+        """The end of an answer of which the client gets these calls; ``whole``: all of them, as they came."""
         ...
 
     def close(self, text: str) -> bytes:
@@ -124,8 +124,8 @@ class Wire(Protocol):
         """A model's reply as a message."""
         ...
 
-    def cut(self, body: Json, kept: Sequence[str]) -> Json:
-        """A whole reply without the calls whose ids are not ``kept``."""
+    def cut(self, body: Json, calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> Json:
+        """A whole reply of which only some of its calls of functions are ``kept``, under their ids here."""
         ...
 
     def answer(self, text: str, model: str) -> Json:

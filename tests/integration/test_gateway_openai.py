@@ -254,3 +254,38 @@ def test_the_same_question_begins_a_new_run():
             assert len(server.ledger) == 3
 
     went(main())
+
+
+@pytest.mark.parametrize("id", ["", "same"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_without_ids_of_their_own_are_told_apart(id: str, stream: bool):
+    async def main():
+        batch = {"calls": [{"tool": tool, "id": id} for tool in ("search", "pay", "search")]}
+        async with governed('tool "pay"  deny\n', batch, SAYS) as (gateway, server), sdk(gateway) as client:
+            asked: dict[str, Any] = {"model": "m", "messages": [QUESTION], "tools": TOOLS}
+            if stream:
+                async with client.chat.completions.stream(**asked) as chunks:
+                    message = (await chunks.get_final_completion()).choices[0].message
+            else:
+                message = (await ask(client)).choices[0].message
+            calls = message.tool_calls
+            assert [call.function.name for call in calls] == ["search", "search"]
+            assert len({call.id for call in calls} | {""}) == 3
+            done = [{"role": "tool", "tool_call_id": call.id, "content": "found"} for call in calls]
+            history = [QUESTION, message.model_dump(exclude_none=True, exclude={"parsed"}), *done]
+            assert (await ask(client, history)).choices[0].message.content == "It is 42."
+            assert not server.ledger.problems
+
+    went(main())
+
+
+def test_a_limit_that_asks_a_person_does_not_grow():
+    async def main():
+        rules = limits("tool_iterations  1  then ask up to 2")
+        async with governed(rules, {"tool": "search", "times": "always"}) as (gateway, _), sdk(gateway) as client:
+            message = (await ask(client)).choices[0].message
+            done = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "found"}
+            said = (await ask(client, [QUESTION, message, done])).choices[0].message.content
+            assert said == "[Stopped: the limit on tool_iterations is reached (1 of 1)]"
+
+    went(main())
