@@ -23,7 +23,7 @@ __all__ = ["DIFFERENT", "HOST", "LACKS", "play"]
 
 LACKS: dict[str, str] = {}
 DIFFERENT: dict[str, str] = {
-    "not_json": "Its `LiteLlm` drops a call whose arguments are no JSON and reports a failed reply: a failed attempt.",
+    "not_json": "the `LiteLlm` of ADK drops a call whose arguments are no JSON, and reports a reply that failed",
 }
 CONFIRMATION = "adk_request_confirmation"
 _USER = "somebody"

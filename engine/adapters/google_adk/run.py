@@ -122,8 +122,7 @@ class GovernedRun:
             assert last is not None
             return last
         self._over(self)
-        whole = answer.reply is not None and not answer.reply.message.tool_calls
-        return words.ending(answer.outcome, answer.text, last if whole else None)
+        return words.ending(answer.outcome, answer.text, last if answer.reply is not None else None)
 
     def _wanted(self, request: LlmRequest, name: str, model: BaseLlm) -> Wanted:
         known, size = self._sizes
@@ -168,6 +167,8 @@ class GovernedRun:
 
     async def ran(self, tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> Any:
         """One tool that an agent runs, as the policy has it: its result, or what stands for that."""
+        if words.kind_of(tool.name) == "output":  # the run's answer in the form of a call: the framework takes it
+            return None
         id, said = context.function_call_id or "", context.tool_confirmation
         verdict = self._verdicts.get(id)
         if said is None and not isinstance(verdict, Reply | Ask):

@@ -209,10 +209,14 @@ def text_of(result: Any) -> str:
 
 
 def ending(outcome: Outcome, text: str, last: LlmResponse | None) -> LlmResponse:
-    """What is shown at the end of a run: the model's own answer, or ``text`` without any call."""
+    """What is shown at the end of a run: the model's own answer, or ``text``. No call is left but one that answers."""
     told = {OUTCOME: to_builtins(outcome)}
-    if last is not None:
-        return last.model_copy(update={"custom_metadata": {**(last.custom_metadata or {}), **told}})
+    calls = calls_of(last) if last is not None else []
+    kept = [call for call in calls if kind_of(call.name or "") == "output"]
+    if last is not None and last.content is not None and (kept or not calls):
+        parts = [part for part in last.content.parts or () if part.function_call in (None, *kept)]
+        content = types.Content(role="model", parts=parts)
+        return last.model_copy(update={"content": content, "custom_metadata": {**(last.custom_metadata or {}), **told}})
     content = types.Content(role="model", parts=[types.Part(text=text)])
     return LlmResponse(content=content, finish_reason=types.FinishReason.STOP, custom_metadata=told, turn_complete=True)
 
