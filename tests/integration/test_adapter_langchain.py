@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -19,12 +17,15 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from langchain_parts import FINAL, SOON, Model, calls, policy
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from engine.adapters.langchain import PolicyMiddleware
+from engine.adapters.langchain import PolicyMiddleware, PolicyState, model_node
 from engine.run.errors import RunError
 from engine.store.sqlite import SqliteStore
+from policy_lang.cli import main
 
 GO = {"messages": [HumanMessage("Go.")]}
 
@@ -284,7 +285,7 @@ def test_a_thread_counts_over_processes_by_its_checkpoints():
     assert outcomes == ["completed", "completed", "incomplete"]
 
 
-def test_a_run_goes_on_in_another_process_from_the_journal(tmp_path):
+def test_a_run_goes_on_in_another_process_from_the_journal(tmp_path, capsys):
     kept, rules = InMemorySaver(), ASK + "limits {\n  llm_calls  2\n}\n"
     model = Model(replies=[calls("search", "pay"), calls("search")])
     for resume in (GO, Command(resume=True)):
@@ -296,14 +297,8 @@ def test_a_run_goes_on_in_another_process_from_the_journal(tmp_path):
     assert result["policy_outcome"]["reason"] == "llm_calls"
     assert result["policy_outcome"]["used"]["tool_calls"] == 3
     run = made.get_state(thread()).values["policy_run"]
-    told = subprocess.run(
-        [sys.executable, "-m", "policy_lang", "explain", str(tmp_path / "runs.db"), "--run", run],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert told.returncode == 0, told.stderr
-    assert "llm_calls" in told.stdout
+    assert main(["explain", str(tmp_path / "runs.db"), "--run", run]) == 0
+    assert "llm_calls" in capsys.readouterr().out
 
 
 def test_a_run_of_another_process_without_a_journal_is_refused_with_the_way_out():
@@ -406,6 +401,8 @@ def test_a_cancelled_task_ends_its_run():
     asyncio.run(go())
     assert governed.outcome(thread="t").status == "cancelled"
     assert governed.cancel(thread="t").status == "cancelled"
+    result = asyncio.run(made.ainvoke(None, thread()))
+    assert result["policy_outcome"]["status"] == "cancelled"
 
 
 # Structured answers, agents in agents.
@@ -457,6 +454,63 @@ def test_runs_of_agents_in_tools_are_their_own_and_their_tokens_count_above():
     assert len(runs) == 2
     outer, inside = sorted(runs, key=len)
     assert inside.startswith(f"{outer}.")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_graph_of_ones_own_is_governed_too(waits):
+    model = Model(replies=[calls("search"), calls("pay", "nothing"), "Done."])
+    governed = PolicyMiddleware(policy(FINAL.replace("2", "3") + 'tool "pay"  deny "Not allowed."\n'), {"main": model})
+    graph = StateGraph(PolicyState)
+    graph.add_node("begin", governed.before_agent)
+    graph.add_node("model", model_node(governed, model, [search, pay], system_prompt="Be brief."))
+    tools = ToolNode([search, pay], wrap_tool_call=governed.wrap_tool_call, awrap_tool_call=governed.awrap_tool_call)
+    graph.add_node("tools", tools)
+    graph.add_edge(START, "begin")
+    graph.add_edge("begin", "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    made = graph.compile(checkpointer=InMemorySaver())
+    result = asyncio.run(made.ainvoke(GO, thread())) if waits else made.invoke(GO, thread())
+    assert result["policy_outcome"]["status"] == "finalized"
+    assert ("tool", "Not allowed.") in texts(result)
+    assert [names for _, names in model.asked] == [["search", "pay"], ["search", "pay"], []]
+    assert model.asked[0][0][0].text == "Be brief."
+
+
+def test_a_state_without_a_run_is_told():
+    governed = PolicyMiddleware(policy())
+    node = model_node(governed, Model(replies=["x"]))
+    with pytest.raises(RunError, match="before_agent"):
+        node.invoke({"messages": []})
+
+
+def test_a_fork_belongs_to_the_run_it_is_a_fork_of():
+    made, model, _ = agent("", calls("search"), "Done.", checkpointer=InMemorySaver())
+    made.invoke(GO, thread())
+    before = next(each for each in made.get_state_history(thread()) if each.next == ("model",))
+    result = made.invoke(None, before.config)
+    assert texts(result)[-1] == ("ai", "Done.")
+    assert len(model.asked) == 2
+
+
+def test_agents_that_are_nodes_are_a_run_each():
+    model = Model(replies=["One.", "Two."])
+    governed = PolicyMiddleware(policy("limits {\n  llm_calls  1\n}\n"), {"main": model})
+    graph = StateGraph(PolicyState)
+    graph.add_sequence([(name, create_agent(model, [], middleware=[governed])) for name in ("first", "second")])
+    graph.add_edge(START, "first")
+    result = graph.compile().invoke(GO)
+    assert texts(result)[1:] == [("ai", "One."), ("ai", "Two.")]
+    assert result["policy_outcome"]["status"] == "completed"
+
+
+def test_a_model_that_policies_do_not_name_is_main():
+    cheap = Model(replies=["Cheap."])
+    main = Model(replies=[RuntimeError("down")])
+    governed = PolicyMiddleware(policy("on llm_failure *  fallback cheap\n"), {"cheap": cheap})
+    result = create_agent(main, [], middleware=[governed]).invoke(GO)
+    assert texts(result)[-1] == ("ai", "Cheap.")
+    assert (len(main.asked), len(cheap.asked)) == (1, 1)
 
 
 # What a user does wrong, and what would fight the policy.

@@ -49,7 +49,7 @@ class ModelTurn:
     def wanted(self) -> Wanted:
         """What the graph would do. A size only where the policy counts tokens or money."""
         model = self.request.model
-        client = next((name for name, each in self.models.items() if each is model), next(iter(self.models), "main"))
+        client = next((name for name, each in self.models.items() if each is model), "main")
         if not self.governor.compiled.core.amounts.metered:
             return Wanted(client, wire.model_name(model))
         most = wire.largest_output(model, self.request.model_settings) or wire.USUAL_OUTPUT
