@@ -55,6 +55,7 @@ from engine.run import sizes
 from engine.run.results import failure
 
 Next = Callable[[], Awaitable[None]]
+Pieces = ResponseStream[ChatResponseUpdate, ChatResponse[Any]]
 
 
 class GovernedRun:
@@ -118,15 +119,15 @@ class GovernedRun:
                 try:
                     async with asyncio.timeout(self._seconds(act.call)):
                         stream = await attempt.opened(act.call)
-                        async with stream:
-                            async for update in stream:
-                                if any(content.type == "function_call" for content in update.contents):
-                                    held.append(update)
-                                    continue
-                                text += update.text
-                                said = said or bool(update.text)
-                                yield update
-                            response = await stream.get_final_response()
+                    async with stream:
+                        while (update := await self._piece(act.call, stream)) is not None:
+                            if any(content.type == "function_call" for content in update.contents):
+                                held.append(update)
+                                continue
+                            text += update.text
+                            said = said or bool(update.text)
+                            yield update
+                        response = await stream.get_final_response()
                     result = self._replied(response, context)
                 except Exception as exc:
                     result = failure_of(exc, text)
@@ -138,6 +139,11 @@ class GovernedRun:
         self.keep()
         for update in held if answer.outcome is None else rest_of(answer, said):
             yield update
+
+    async def _piece(self, call: Call, stream: Pieces) -> ChatResponseUpdate | None:
+        """The next piece. The time is bounded here, since whoever reads may do that in a task of its own each time."""
+        async with asyncio.timeout(self._seconds(call)):
+            return await anext(stream, None)
 
     def _wanted(self, context: ChatContext) -> Wanted:
         options = context.options or {}
@@ -334,6 +340,6 @@ class _Attempt:
         given = {key: value for key, value in context.kwargs.items() if key not in ("compaction_strategy", "tokenizer")}
         return await client.get_response(messages, stream=context.stream, options=options, client_kwargs=given)
 
-    async def opened(self, call: Call) -> ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
-        stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]] = await self.sent(call)
+    async def opened(self, call: Call) -> Pieces:
+        stream: Pieces = await self.sent(call)
         return stream
