@@ -25,6 +25,9 @@ for _name, _examples in (("quick", 60), ("thorough", 200)):
 settings.register_profile("slow", max_examples=2_000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("LAWS_PROFILE", "quick"))
 
+# LiteLLM would ask the net for its list of prices at its import.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
 
 SLOW = (
     "test_benchmarks.py",

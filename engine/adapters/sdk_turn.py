@@ -138,19 +138,27 @@ class Turn:
         said = outcome is None or answer.reply is not None
         if not said and outcome is not None and outcome.status == "failed" and self.error is not None:
             return self._fails(self.error)
+        functions, kept, whole = self._shown(outcome is None)
         if self.rewriter is not None:
             if said:
                 assert self._reply is not None
-                return self.rewriter.finish(self._reply, self.kept if outcome is None else ())
+                return self.rewriter.finish(self._reply, kept, whole=whole)
             assert outcome is not None
             done = outcome.status in ("completed", "finalized")
             return self.rewriter.close(
                 ("" if done else stopped(outcome)) if self.rewriter.shown else answer.text or stopped(outcome)
             )
         if said:
-            kept = [call.id for call in self.kept] if outcome is None else []
-            return Whole(200, _JSON, encode(self.wire.cut(self._whole, kept)))
+            body = self._whole if whole else self.wire.cut(self._whole, functions, kept)
+            return Whole(200, _JSON, encode(body))
         return Whole(200, _JSON, encode(self.wire.answer(answer.text, text_of(self.body.get("model")))))
+
+    def _shown(self, goes_on: bool) -> tuple[list[ToolCall], Sequence[ToolCall], bool]:
+        """The reply's calls of functions, those that the loop gets, and whether that is all of them."""
+        reply = self._reply
+        functions = [c for c in reply.message.tool_calls if c.kind == "function"] if reply is not None else []
+        kept = self.kept if goes_on else ()
+        return functions, kept, len(kept) == len(functions)
 
     def _fails(self, error: Exception | Whole) -> bytes | Whole:
         if self.rewriter is None or not self.rewriter.shown:
