@@ -11,6 +11,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.run_clients import Model, named_model, named_url
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _MIB = 1024 * 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--policy", required=True, metavar="FILE", help="the policy that every run is under")
+    add_policy_options(parser)
     add("--upstream", required=True, metavar="URL", help="the provider, or any server that speaks its format")
     add(
         "--model",
@@ -96,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
     from engine.store.sqlite import SqliteStore
     from policy_lang import load
 
-    policy = load(args.policy)
+    policy = load(args.policy, root=args.root, **dict(args.set))
     keys = load(args.key_policy) if args.key_policy else None
     with ExitStack() as ending:
         journal = SqliteStore(args.journal) if args.journal else None
