@@ -270,7 +270,7 @@ def _field(state: Any, name: str) -> Any:
 
 def _last_ids(state: Any) -> tuple[str, ...]:
     """The ids of the tool calls of the last reply in a graph's state."""
-    messages = _field(state, "messages") or ()
+    messages: list[Any] = _field(state, "messages") or []
     last = next((each for each in reversed(messages) if isinstance(each, AIMessage)), None)
     return tuple(call["id"] or "" for call in last.tool_calls) if last is not None else ()
 
