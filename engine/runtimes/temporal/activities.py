@@ -20,7 +20,18 @@ from engine.runtimes.execution import Worker
 from engine.runtimes.performing import Performing
 from engine.runtimes.records import Ended, Order, decode
 from engine.runtimes.temporal.contents import LARGEST, Known
-from engine.runtimes.temporal.wire import BEGIN, MISSING, PERFORM, SHUTDOWN, TOO_LARGE, Work, bare, job_of, needed
+from engine.runtimes.temporal.wire import (
+    BEGIN,
+    CLOCK,
+    MISSING,
+    PERFORM,
+    SHUTDOWN,
+    TOO_LARGE,
+    Work,
+    bare,
+    job_of,
+    needed,
+)
 from engine.runtimes.texts import Gathering, Texts
 
 BEATS = 4
@@ -44,6 +55,11 @@ class Activities:
         ref, text = bare(order)
         await self._keep({**order.contents, ref: text})
         return ""
+
+    @activity.defn(name=CLOCK)
+    async def clock(self) -> int:
+        """The time (ms since 1970)."""
+        return self._clock()
 
     @activity.defn(name=PERFORM)
     async def perform(self, work: Work) -> Ended:

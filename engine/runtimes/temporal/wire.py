@@ -34,6 +34,7 @@ from engine.runtimes.records import Order, encode
 
 WORKFLOW: Final = "PolicyRun"
 BEGIN: Final = "policy_begin"
+CLOCK: Final = "policy_clock"
 PERFORM: Final = "policy_job"
 MISSING: Final = "ContentsMissing"
 """Type of the failure of a job whose contents this worker does not have: it is to be sent again with them."""

@@ -70,7 +70,7 @@ async def serve(
                     client,
                     task_queue=queue,
                     workflows=[PolicyRun],
-                    activities=[activities.begin, activities.perform],
+                    activities=[activities.begin, activities.clock, activities.perform],
                     workflow_runner=sandbox(),
                     max_concurrent_activities=jobs,
                     graceful_shutdown_timeout=timedelta(seconds=grace),

@@ -1,7 +1,7 @@
 """A run as a workflow: the loop, driven by what Temporal's record says has happened.
 
-The code here is gone through again after every crash, in Temporal's sandbox. It reads no clock but the workflow's,
-and whatever it waits for is in the record.
+The code here is gone through again after every crash, in Temporal's sandbox. It decides by no clock, and whatever it
+waits for is in the record.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from engine.runtimes.records import Answered, Cancel, ChildOver, End, Ended, Hap
 from engine.runtimes.temporal import here
 from engine.runtimes.temporal.wire import (
     BEGIN,
+    CLOCK,
     MISSING,
     PERFORM,
     REFUSED,
@@ -88,8 +89,7 @@ class TemporalEnvironment:
         self._alarm: asyncio.Task[None] | None = None
         self._armed = NO_TIME
         self._rung = 0
-        """Up to when alarms have rung. What is due is told by this, not by the clock: a task that Temporal repeats has
-        another time, and must come to the same commands as before."""
+        """Up to when alarms have rung. What is due is told by this, not by a clock."""
         self._count = 0
         self._cancelled = False
 
@@ -107,7 +107,7 @@ class TemporalEnvironment:
             if self._fault is not None:
                 raise self._fault
             if until <= self._rung:
-                return Timer(max(_now(), until))
+                return Timer(max(await _now(), until))
             self._arm(until)
             armed = self._armed
             try:
@@ -119,7 +119,7 @@ class TemporalEnvironment:
                     raise  # the worker lets go of the run
                 # Somebody has used Temporal's own cancel: the run ends in order, as it does by ours.
                 self._cancelled = True
-                self._inbox.append(Cancel(_now(), "user"))
+                self._inbox.append(Cancel(await _now(), "user"))
         return self._inbox.pop(0)
 
     def cancel(self, key: str) -> None:
@@ -206,11 +206,11 @@ class TemporalEnvironment:
         if (cause := self._unwanted.pop(run, None)) is not None:
             await self._tell(handle, cause)
         end = await handle
-        self._inbox.append(ChildOver(_now(), end))
+        self._inbox.append(ChildOver(await _now(), end))
 
     async def _tell(self, handle: workflow.ChildWorkflowHandle[Any, End], cause: str) -> None:
         try:
-            await handle.signal("cancel", Cancel(_now(), cause))
+            await handle.signal("cancel", Cancel(await _now(), cause))
         except ApplicationError:
             return  # it has ended meanwhile
 
@@ -222,7 +222,7 @@ class TemporalEnvironment:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._armed = until
-            self._alarm = asyncio.create_task(self._ring(until - _now()))
+            self._alarm = asyncio.create_task(self._ring(until - workflow.time_ns() // 1_000_000))
 
     async def _ring(self, ms: int) -> None:
         await workflow.sleep(max(ms, 1) / 1000)
@@ -241,8 +241,13 @@ class TemporalEnvironment:
             self._fault = exc
 
 
-def _now() -> int:
-    return workflow.time_ns() // 1_000_000
+async def _now() -> int:
+    """The time (ms since 1970), as on record. That of a workflow's task may be another one when the record is gone
+    through again, if no worker took the task up in time at first."""
+    at: int = await workflow.execute_local_activity(
+        CLOCK, result_type=int, start_to_close_timeout=timedelta(seconds=30)
+    )
+    return at
 
 
 class Run:
