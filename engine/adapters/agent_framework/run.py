@@ -141,7 +141,7 @@ class GovernedRun:
             yield update
 
     async def _piece(self, call: Call, stream: Pieces) -> ChatResponseUpdate | None:
-        """The next piece. The time is bounded here, since whoever reads may do that in a task of its own each time."""
+        """The next piece, ``None`` after the last. The time of whoever reads is not bounded."""
         async with asyncio.timeout(self._seconds(call)):
             return await anext(stream, None)
 
