@@ -51,11 +51,14 @@ every broken machine."""
 ENGINES = ("test_cli_dbos", "test_cli_temporal", "test_dbos_", "test_restate_", "test_temporal_")
 """Whole servers, with workers that die: most of the time of these is spent waiting."""
 
+LOOPS = ("test_adapter_", "test_adapters_", "test_gateway_", "test_cli_gateway")
+"""The frameworks of others, each with every world: hundreds of runs over HTTP, and imports that take seconds."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` leaves out what is slow, `make test-slow` runs it."""
     for item in items:
-        if item.path.name in SLOW or item.path.name.startswith(ENGINES):
+        if item.path.name in SLOW or item.path.name.startswith(ENGINES + LOOPS):
             item.add_marker("slow")
 
 
