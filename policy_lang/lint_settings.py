@@ -3,7 +3,7 @@
     [lint]
     tools    = ["search_web", "file_*"]     # names of the host's tools, or patterns of them
     clients  = ["small", "large"]           # names of its clients; by default those of the tables [clients.NAME]
-    host     = ["veto", "gate"]             # what the host is able to do; everything, if nothing is said
+    host     = "langchain"                  # the host by its name, or a list of what it is able to do: ["veto", "gate"]
     no_allow = ["P333"]                     # what `# policy: allow` cannot silence
     [lint.levels]
     P321 = "off"                            # off, note, warning or error
@@ -36,8 +36,8 @@ _STRING: Final = re.compile(r"#.*|\"[^\"\n]*\"|'[^'\n]*'")
 """A text, or a comment, which may have quotes of its own."""
 _VALUE: Final = re.compile(r"[ \t]*=[ \t]*(\[[^\]]*\]|\"[^\"\n]*\"|'[^'\n]*'|[^\s#,}]+)")
 
-_LISTS: Final = ("tools", "clients", "host", "no_allow")
-KEYS: Final = (*_LISTS, "levels", "ignore")
+_LISTS: Final = ("tools", "clients", "no_allow")
+KEYS: Final = ("tools", "clients", "host", "no_allow", "levels", "ignore")
 
 
 class LintSettings(NamedTuple):
@@ -148,8 +148,6 @@ class _Reader:
         lists = {key: self._texts((), key, table[key]) for key in _LISTS if key in table}
         for code in lists.get("no_allow") or ():
             self._code((), "no_allow", code)
-        if (host := lists.get("host")) and not self._abilities(host):
-            lists["host"] = None  # by a misspelt one no policy is judged
         found = {key: None if value is None else tuple(value) for key, value in lists.items()}
         return LintSettings(
             path,
@@ -157,7 +155,7 @@ class _Reader:
             tuple(self._ignored(table.get("ignore", {}))),
             found.get("tools"),
             found.get("clients"),
-            found.get("host"),
+            self._host(table["host"]) if "host" in table else None,
             found.get("no_allow") or (),
             tuple(self.report.findings),
         )
@@ -202,14 +200,26 @@ class _Reader:
             self._wrong(table, key, f"`{code}` is an error, which no setting changes", "remove it", value=value)
         return False
 
-    def _abilities(self, names: Collection[str]) -> bool:
-        from engine.core.host import ABILITIES
+    def _host(self, value: Any) -> tuple[str, ...] | None:
+        """What the host is able to do. By a misspelt one no policy is judged."""
+        from policy_lang import host_names
 
-        unknown = [name for name in names if name not in ABILITIES]
-        for name in unknown:
-            known = f"known: {quoted(ABILITIES, 'and')}"
-            self._wrong((), "host", f"unknown ability `{name}` of a host", known, _near(name, ABILITIES), name)
-        return not unknown
+        if isinstance(value, str):
+            profile = host_names.by_name(value)
+            if isinstance(profile, tuple):
+                return profile
+            self._wrong((), "host", f"unknown host `{value}`", profile, value=value)
+            return None
+        if not isinstance(value, list):
+            self._wrong((), "host", "`host` takes a name, or a list of texts", 'write it as in `"langchain"`', value="")
+            return None
+        names = self._texts((), "host", value)
+        if names is None:
+            return None
+        unknown = list(host_names.unknown(names))
+        for name, help in unknown:
+            self._wrong((), "host", f"unknown ability `{name}` of a host", help, value=name)
+        return None if unknown else tuple(names)
 
     # ---- findings and their places
 

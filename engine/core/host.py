@@ -92,6 +92,9 @@ NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 }
 """What a law needs from a host: every group, by any one ability of it."""
 
+OF_CHILDREN: Final = "L7"
+"""The law that says nothing of a run without children."""
+
 
 def missing_laws(profile: tuple[str, ...]) -> tuple[str, ...]:
     """The laws that a host with this profile cannot keep, in order."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from engine.core.host import ABILITIES, LIMITS, WORDS, final_needs, missing_laws
+from engine.core.host import ABILITIES, LIMITS, OF_CHILDREN, WORDS, final_needs, missing_laws
 from engine.core.ladders import Ask, Fallback, Finalize, Retry
 from engine.core.machine.plan import origin_of
 from engine.core.policy import AgentRules, Policy
 
 Needed = tuple[str, str, tuple[str, ...]]
 """The word of a statement, its place, and the abilities it needs."""
-
-OF_CHILDREN: Final = "L7"
-"""The law that says nothing of a run without children."""
 
 
 def unkept(policy: Policy, profile: tuple[str, ...]) -> tuple[str, ...]:

@@ -43,9 +43,10 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host",
-        metavar="ABILITY,…",
-        type=_abilities,
-        help="what the host is able to do; what it cannot honour is told",
+        metavar="NAME",
+        type=_profile,
+        help="where the policy is to run, as in `langchain`, or what that host is able to do, as in `veto,gate`; "
+        "what it cannot honour is told",
     )
 
 
@@ -59,16 +60,22 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _abilities(text: str) -> list[str]:
+def _profile(text: str) -> list[str]:
+    """What a host is able to do, that is named or told by its abilities."""
     from engine.core.host import ABILITIES
-    from policy_lang.names import nearest, quoted
+    from policy_lang import host_names
+    from policy_lang.names import nearest
 
     found = findings.names(text)
-    for name in found:
-        if name not in ABILITIES:
-            near = nearest(name, ABILITIES)
-            help = f"did you mean `{near}`?" if near else f"known: {quoted(ABILITIES, 'and')}"
-            raise argparse.ArgumentTypeError(f"unknown ability `{name}` of a host; {help}")
+    if len(found) == 1 and found[0] not in ABILITIES:
+        profile = host_names.by_name(found[0])
+        if isinstance(profile, tuple):
+            return list(profile)
+        near = nearest(found[0], ABILITIES)
+        help = f"did you mean `{near}`?" if near and "known: " in profile else profile
+        raise argparse.ArgumentTypeError(f"unknown host `{found[0]}`; {help}")
+    for name, help in host_names.unknown(found):
+        raise argparse.ArgumentTypeError(f"unknown ability `{name}` of a host; {help}")
     return found
 
 

@@ -102,6 +102,33 @@ def test_a_screen_reader_is_told_the_same_in_words(tmp_path: Path) -> None:
     assert len(concise.render(findings).splitlines()) == len(findings)
 
 
+def test_what_a_host_cannot_do_is_said_of_each_statement(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text('[lint]\nhost = "claude-agent"\n')
+    text = 'policy "x" lang 1\nlimits {\n  llm_calls  9\n}\ntool "a"  limit 2 timeout 3s\n'
+    assert [without_place(shown, tmp_path) for shown in linted(tmp_path, text)] == [
+        """\
+note[P337]: with this host nothing keeps `L1`, `L2`, `L8` and `L13`
+ --> a.policy:1:1
+  |
+1 | policy "x" lang 1
+  | ^^^^^^^^^^^^^^^^^ laws of every run""",
+        """\
+warning[P337]: the host cannot honour this `llm_calls`: it has no `veto`
+ --> a.policy:3:3
+  |
+3 |   llm_calls  9
+  |   ^^^^^^^^^ without effect there
+  = help: it is needed that the host can refuse a model call before it is made""",
+        """\
+warning[P337]: the host cannot honour this `timeout`: it has no `cancel`
+ --> a.policy:5:19
+  |
+5 | tool "a"  limit 2 timeout 3s
+  |                   ^^^^^^^^^^ without effect there
+  = help: it is needed that the host can cancel a model call and a tool that are running""",
+    ]
+
+
 # ---- whole commands
 
 

@@ -193,6 +193,15 @@ SETTINGS_MISTAKES = [
         "unknown ability `gaet` of a host",
         "did you mean `gate`?",
     ),
+    ('[lint]\nhost = "langchian"\n', "2:8", "unknown host `langchian`", "did you mean `langchain`?"),
+    ('[lint]\nhost = "veto"\n', "2:8", "unknown host `veto`", 'that is an ability: write `["veto"]`'),
+    ("[lint]\nhost = 5\n", "2:8", "`host` takes a name, or a list of texts", 'write it as in `"langchain"`'),
+    (
+        '[lint]\nhost = ["openai"]\n',
+        "2:9",
+        "unknown ability `openai` of a host",
+        "a host that is known by its name stands alone, without a list",
+    ),
     ("[lint]\nno_allow=[ 'P319', 'P36' ]\n", "2:20", "no finding has the code `P36`", "did you mean `P326`?"),
     ("[lint]\ntools = 5 # five\n", "2:9", "`tools` takes a list of texts", 'write it as in `["one", "two"]`'),
     ("[lint]\ntools = [\n", "2:10", "not valid TOML: invalid value", ""),
@@ -247,6 +256,22 @@ def test_tools_and_host_by_option(tmp_path: Path) -> None:
     assert "warning[P337]: the host cannot honour this `deny`: it has no `gate`" in done.stdout
     wrong = policy("lint", "--host", "vetto", "a.policy", cwd=tmp_path)
     assert (wrong.returncode, "did you mean `veto`?" in wrong.stderr) == (2, True)
+
+
+def test_a_host_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.policy").write_text(f'{CLEAN}tool "shell"  deny\n')
+    done = policy("lint", "--host", "litellm,veto", "a.policy", cwd=tmp_path)
+    assert done.stderr.endswith(
+        "unknown ability `litellm` of a host; a host that is known by its name stands alone, without a list\n"
+    )
+    done = policy("lint", "--host", "langchian", "a.policy", cwd=tmp_path)
+    assert done.stderr.endswith("unknown host `langchian`; did you mean `langchain`?\n")
+    assert policy("lint", "--host", "langchain", "a.policy", cwd=tmp_path).returncode == 0
+    by_option = policy("lint", "--host", "claude-agent", "a.policy", cwd=tmp_path)
+    assert "P337" in by_option.stdout
+    (tmp_path / "policy.toml").write_text('[lint]\nhost = "claude-agent"\n')
+    assert policy("lint", "a.policy", cwd=tmp_path).stdout == by_option.stdout
+    assert "P337" not in policy("lint", "--host", "own", "a.policy", cwd=tmp_path).stdout
 
 
 # ---- fixes
