@@ -48,7 +48,7 @@ def model(found: Any) -> Iterator[str]:
         inner = inner.wrapped
     if isinstance(inner, FallbackModel):
         yield "FallbackModel falls back by itself, unseen and uncounted: say `fallback` in the policy, with `models`"
-    elif isinstance(inner, Model) and _transport(inner).startswith("AsyncTenacity"):
+    elif isinstance(inner, Model) and "Tenacity" in _transport(inner):
         yield "the model's HTTP client tries again by itself, unseen and uncounted: say `retry` in the policy"
 
 

@@ -238,9 +238,9 @@ class GovernedRun:
                 came = await self._execute(act, call.tool_name, args, handler)
 
     async def _execute(self, act: Run, name: str, args: Any, handler: Callable[[Any], Awaitable[Any]]) -> Ran:
-        left = max(0, act.execution.deadline - self.governor.clock()) / 1000
+        limit = asyncio.timeout(max(0, act.execution.deadline - self.governor.clock()) / 1000)
         try:
-            async with asyncio.timeout(left) as limit:
+            async with limit:
                 value = await handler(args)
         except (CallDeferred, ApprovalRequired) as exc:
             return Ran("deferred", value=exc)
