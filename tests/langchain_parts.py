@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from langchain.agents import create_agent
+from langchain.tools import tool
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
 import policy_lang
+from engine.adapters.langchain import PolicyMiddleware
 
+GO = {"messages": [HumanMessage("Go.")]}
 FINAL = 'limits {\n  llm_calls  2  then finalize "Answer now."\n}\n'
 SOON = "every 1ms..2ms"
 
@@ -75,3 +79,30 @@ class Model(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(word + " "))
         if error is not None:
             raise error
+
+
+@tool
+def search(q: str) -> str:
+    """Search."""
+    return f"found {q}"
+
+
+@tool
+def pay(q: str) -> str:
+    """Pay."""
+    return f"paid {q}"
+
+
+def thread(name="t"):
+    return {"configurable": {"thread_id": name}}
+
+
+def agent(rules, *replies, tools=(search, pay), models=None, before=(), **more):
+    model = Model(replies=list(replies))
+    governed = PolicyMiddleware(policy(rules), {"main": model, **(models or {})})
+    made = create_agent(model, list(tools), middleware=[*before, governed], **more)
+    return made, model, governed
+
+
+def texts(result):
+    return [(message.type, message.text) for message in result["messages"]]
