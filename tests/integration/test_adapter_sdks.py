@@ -361,3 +361,29 @@ def test_what_a_fallback_relies_on(base):
 def test_a_client_can_be_copied_with_another_transport(kind):
     assert {"http_client", "max_retries"} <= set(inspect.signature(kind.copy).parameters), f"{kind} is copied otherwise"
     assert hasattr(kind(api_key="none"), "_client"), f"{kind} keeps its HTTP client elsewhere"
+
+
+def test_a_stream_that_is_left_can_be_asked_for_again(served):
+    server = served(ScriptedReply(text="one two three", event_delay_ms=50), SAYS)
+    with on_openai.guard(openai_client(server), policy()).run() as run:
+        create = run.client.chat.completions.create
+        with create(model="main", messages=ASK, stream=True) as pieces:
+            next(iter(pieces))
+        text = "".join(p.choices[0].delta.content or "" for p in create(model="main", messages=ASK, stream=True))
+    assert text == "It is 42."
+    assert run.outcome.status == "completed"
+
+
+def test_waiting_tasks_are_cancelled_with_their_run(served):
+    server = served(ScriptedReply(text="Too late.", delay_ms=20_000))
+
+    async def left():
+        async with openai_client(server, openai.AsyncOpenAI) as client:
+            async with on_openai.guard(client, policy()).run() as run:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await run.client.chat.completions.create(model="main", messages=ASK)
+            return run.outcome
+
+    outcome = asyncio.run(left())
+    assert outcome.status == "cancelled"
