@@ -201,7 +201,13 @@ def _recorded(record: RunRecord, known: Mapping[str, ClientSettings]) -> list[Mo
     from engine.clients.spec import PROVIDERS
     from engine.run.records import HostRecord
 
-    host = msgspec.json.decode(record.host, type=HostRecord)
+    try:
+        host = msgspec.json.decode(record.host, type=HostRecord)
+    except msgspec.ValidationError:
+        raise ClientsError(
+            f"run {record.run} was begun by a host of another kind, which alone can go on with it: "
+            "its record names no clients"
+        ) from None
     providers = {kind.wire: name for name, kind in PROVIDERS.items()}
     names = [host.primary, *(name for name in host.clients if name != host.primary)]
     models = []

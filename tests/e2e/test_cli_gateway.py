@@ -111,3 +111,16 @@ def test_what_cannot_be_kept_is_told_at_the_start(tmp_path: Path):
         assert "`tool ask` " in process.stderr.read()
     found = run("lint", "--host", "gateway", str(file))
     assert "P337" in found.stdout
+
+
+def test_only_a_gateway_goes_on_with_its_runs(tmp_path: Path):
+    file, journal = tmp_path / "desk.policy", tmp_path / "runs.db"
+    file.write_text(POLICY)
+    with Rehearsal(Script.of({"tool": "get"})) as server:
+        options = ("--policy", str(file), "--upstream", server.url, "--journal", str(journal))
+        with gateway(*options) as url:
+            assert ask(url, [QUESTION]).status_code == 200
+    for verb in ("resume", "cancel"):
+        done = run("runs", verb, "one", "--journal", str(journal))
+        assert done.returncode == 2
+        assert "was begun by a host of another kind" in done.stderr
