@@ -325,13 +325,13 @@ def test_the_hooks_are_those_we_know() -> None:
     told = f"agent-framework-core {release} has other hooks than the releases from 1.23 that the adapter was made for"
     for kind in (af.AgentMiddleware, af.ChatMiddleware, af.FunctionMiddleware):
         assert list(inspect.signature(kind.process).parameters) == ["self", "context", "call_next"], told
-    needed = {
+    needed: dict[Any, set[str]] = {
         af.AgentContext: {"agent", "messages", "session", "stream", "client_kwargs", "result"},
         af.ChatContext: {"messages", "options", "stream", "kwargs", "result"},
         af.FunctionInvocationContext: {"function", "metadata", "result"},
         af.ResponseStream: {"stream", "finalizer"},
     }
-    for kind, names in needed.items():
-        assert names <= set(inspect.signature(kind).parameters), told
+    for made, names in needed.items():
+        assert names <= set(inspect.signature(made).parameters), told
     limits = set(af.FunctionInvocationConfiguration.__annotations__)
     assert {"enabled", "max_iterations", "max_function_calls", "max_consecutive_errors_per_request"} <= limits, told
