@@ -13,12 +13,16 @@ from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddlewar
 from langchain.tools import tool
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_openai import ChatOpenAI
-from langchain_parts import FINAL, GO, SOON, Model, agent, calls, policy, texts, thread
+from langchain_parts import FINAL, GO, SOON, Model, agent, calls, policy, search, texts, thread
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from engine.adapters.langchain import PolicyMiddleware
 from engine.run.errors import RunError
+from engine.telemetry import Telemetry
 
 # Runs.
 
@@ -255,6 +259,38 @@ def test_a_cancelled_task_ends_its_run():
     assert governed.cancel(thread="t").status == "cancelled"
     result = asyncio.run(made.ainvoke(None, thread()))
     assert result["policy_outcome"]["status"] == "cancelled"
+
+
+# Functions of the host, and who looks on.
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_function_words_the_final_call(waits):
+    seen = []
+
+    def wrap_up(context):
+        seen.append(context.messages)
+        return "Say what you have."
+
+    model = Model(replies=[calls("search"), "It is 42."])
+    rules = "limits {\n  llm_calls  2  then finalize using wrap_up\n}\n"
+    governed = PolicyMiddleware(policy(rules), {"main": model}, resolvers={"wrap_up": wrap_up})
+    made = create_agent(model, [search], middleware=[governed])
+    result = asyncio.run(made.ainvoke(GO)) if waits else made.invoke(GO)
+    assert model.asked[1][0][-1].text == "Say what you have."
+    assert [message.role for message in seen[0]] == ["user", "assistant", "tool"]
+    assert result["policy_outcome"]["status"] == "finalized"
+
+
+def test_telemetry_has_the_run_with_its_calls_and_tools():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    model = Model(replies=[calls("search"), "Done."])
+    governed = PolicyMiddleware(policy(), {"main": model}, telemetry=Telemetry(tracer_provider=provider))
+    create_agent(model, [search], middleware=[governed]).invoke(GO)
+    names = sorted(span.name for span in exporter.get_finished_spans())
+    assert names == ["chat fake", "chat fake", "execute_tool search", "invoke_agent p"], names
 
 
 # What a user does wrong, and what would fight the policy.
