@@ -16,7 +16,9 @@ from pydantic_ai import (
 )
 from pydantic_ai.capabilities import HandleDeferredToolCalls
 from pydantic_ai.exceptions import CallDeferred
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.usage import RequestUsage
 from pydantic_ai_here import FINAL, THREE, City, Model, agent, calls, city, in_a_loop, policy
 
 from engine.adapters.pydantic_ai import PolicyCapability, PolicyStopped
@@ -155,6 +157,35 @@ async def test_a_run_without_an_answer_raises_where_that_is_wanted():
     capability = PolicyCapability(policy("limits {\n  llm_calls  1\n}\n"), raises=True)
     with pytest.raises(PolicyStopped, match="llm_calls"):
         await agent(Model(calls("search")), capability).run("Go.")
+
+
+def test_tools_beside_an_answer_do_not_run():
+    capability = PolicyCapability(policy(THREE))
+    ran: list[str] = []
+    made = Agent(Model([*calls("pay"), *city(name="Bern")]).model, capabilities=[capability], output_type=City)
+
+    @made.tool_plain
+    def pay() -> str:
+        ran.append("pay")
+        return "paid"
+
+    result = made.run_sync("Go.")
+    assert (result.output, ran) == (City(name="Bern"), [])
+    assert capability.outcome(result).status == "completed"
+
+
+def test_a_response_that_the_provider_pauses_is_one_call():
+    capability = PolicyCapability(policy("limits {\n  llm_calls  1\n}\n"))
+    used = RequestUsage(input_tokens=5, output_tokens=5)
+    replies = [
+        ModelResponse([TextPart("It ")], state="suspended", usage=used),
+        ModelResponse([TextPart("is.")], usage=used),
+    ]
+    model = FunctionModel(lambda messages, info: replies.pop(0))
+    result = Agent(model, capabilities=[capability]).run_sync("Go.")
+    assert result.output == "It is."
+    outcome = capability.outcome(result)
+    assert (outcome.status, outcome.used.llm_calls, outcome.used.input_tokens) == ("completed", 1, 10)
 
 
 # People.
