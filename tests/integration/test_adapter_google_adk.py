@@ -53,7 +53,7 @@ def test_a_run_that_is_stopped_says_why_and_the_invocation_ends() -> None:
 
 def test_agents_one_after_the_other_have_runs_of_their_own() -> None:
     async def going(stand: Stand) -> None:
-        agents = [stand.agent("first"), stand.agent("second")]
+        agents: list[Any] = [stand.agent("first"), stand.agent("second")]
         await stand.say(await stand.start(SequentialAgent(name="both", sub_agents=agents)))
 
     stand = played((ANSWER,), going, "limits {\n  llm_calls  1\n}\n")
@@ -64,7 +64,7 @@ def test_branches_have_runs_of_their_own_and_count_for_the_thread() -> None:
     rules = "limits {\n  llm_calls  1\n  llm_calls  5 per thread\n}\n"
 
     async def going(stand: Stand) -> None:
-        agents = [stand.agent(f"agent_{n}", tools=[]) for n in range(3)]
+        agents: list[Any] = [stand.agent(f"agent_{n}", tools=[]) for n in range(3)]
         session = await stand.start(ParallelAgent(name="all", sub_agents=agents))
         await stand.say(session)
         await stand.say(session)
@@ -242,7 +242,7 @@ class ByTool(LiteLlm):
 def test_structured_output_survives_a_final_call(by_tool: bool, calls: int) -> None:
     async def going(stand: Stand) -> None:
         own = ByTool("openai/main", api_base=f"{stand.server.url}/v1", api_key="none")
-        given = {"model": own} if by_tool else {}
+        given: dict[str, Any] = {"model": own} if by_tool else {}
         events = await stand.say(await stand.start(stand.agent(output_schema=Answered, **given)))
         assert Answered.model_validate_json(text(events[-1])) == Answered(answer=42)
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from google.adk.agents import ParallelAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.run_config import RunConfig
@@ -135,6 +136,8 @@ class PolicyPlugin(BasePlugin):
         if isinstance(model, GovernedLlm):
             self._asked[id(llm_request)] = (llm_request, callback_context)
             return None
+        if agent.canonical_before_model_callbacks or agent.canonical_after_model_callbacks:
+            self._tell((f"the model callbacks of `{agent.name}` are not called: its model is not one of `models`",))
         going = self._called(llm_request, callback_context, self.main, self._bared(model), False)
         async with aclosing(going):
             return await anext(going, None)  # without `stream` there is one piece
@@ -177,6 +180,7 @@ class PolicyPlugin(BasePlugin):
         invocation_context = context._invocation_context
         invocation = self._invocation(invocation_context)
         run = self._run(invocation, invocation_context)
+        again = run.session.outcome is not None
         async with aclosing(run.called(request, name, model, stream)) as pieces:
             async for piece in pieces:
                 if not piece.partial:
@@ -184,6 +188,11 @@ class PolicyPlugin(BasePlugin):
                     outcome = run.session.outcome
                     if outcome is not None and outcome.status != "completed":
                         invocation_context.end_invocation = True
+                        # A loop around the agent ends too, but not the branches beside it, unless it comes again.
+                        if again or not isinstance(
+                            getattr(invocation_context.agent, "parent_agent", None), ParallelAgent
+                        ):
+                            context.actions.escalate = True
                 yield piece
 
     def _bared(self, model: BaseLlm) -> BaseLlm:
@@ -249,6 +258,8 @@ class PolicyPlugin(BasePlugin):
     def _leave(self, id: str, *, may_wait: bool) -> None:
         """An invocation is over; its runs have ended, or wait for people."""
         invocation = self._invocations.pop(id, None)
+        for each in [each for each, (_, context) in self._asked.items() if context.invocation_id == id]:
+            del self._asked[each]  # another callback has answered in the model's place
         if invocation is None:
             return
         if may_wait and invocation.waits:
