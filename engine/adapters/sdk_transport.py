@@ -106,13 +106,7 @@ class Transport(httpx2.BaseTransport):
 
     def _sent(self, request: httpx2.Request, content: bytes, extensions: Any = None) -> Any:
         inner = self._run.inner
-        made = inner.build_request(
-            request.method,
-            str(request.url),
-            headers=_headers(request),
-            content=content,
-            extensions=extensions or request.extensions,
-        )
+        made = _made(inner, request, content, extensions or request.extensions)
         return inner.send(made, stream=True)
 
 
@@ -198,9 +192,7 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
 
     async def _sent(self, request: httpx2.Request, content: bytes) -> Any:
         inner = self._run.inner
-        made = inner.build_request(
-            request.method, str(request.url), headers=_headers(request), content=content, extensions=request.extensions
-        )
+        made = _made(inner, request, content, request.extensions)
         return await inner.send(made, stream=True)
 
 
@@ -258,6 +250,16 @@ def _response(whole: Whole) -> httpx2.Response:
 
 def _whole(response: Any, content: bytes) -> Whole:
     return Whole(response.status_code, dict(response.headers.items()), content)
+
+
+def _made(inner: Any, request: httpx2.Request, content: bytes, extensions: Any) -> Any:
+    """The request for the SDK's own HTTP client, which may be of the library before this one."""
+    if isinstance(inner, httpx2.Client | httpx2.AsyncClient):
+        headers = _headers(request)
+        return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
+    return inner.build_request(
+        request.method, str(request.url), headers=_headers(request), content=content, extensions=extensions
+    )
 
 
 def _headers(request: httpx2.Request) -> list[tuple[str, str]]:
