@@ -12,6 +12,7 @@ from engine.core.policy import Policy
 from engine.core.state import ClientInfo, Used
 from engine.core.step import Compiled
 from engine.core.vocabulary import SEMANTICS_VERSION
+from engine.decoding import decoder
 from engine.run.agents import Role
 from engine.run.differences import first_difference
 from engine.run.effects import RunSpec
@@ -76,7 +77,7 @@ class HostRecord(Struct, frozen=True, omit_defaults=True):
 
 def host_record(record: RunRecord) -> HostRecord:
     """What the record of a run says of its host."""
-    return msgspec.json.decode(record.host, type=HostRecord)
+    return decoder(HostRecord).decode(record.host)
 
 
 def budget_given(record: RunRecord) -> dict[str, int]:

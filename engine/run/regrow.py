@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from engine.core import decisions as d
@@ -21,6 +20,7 @@ from engine.core.messages import Message
 from engine.core.policy import Policy
 from engine.core.state import Outcome, State, total
 from engine.core.transcript import Transcript, messages
+from engine.decoding import decoder
 from engine.run.acts import Spawned
 from engine.run.booking import Account
 from engine.run.clocks import History, activity_of, wind
@@ -246,7 +246,7 @@ def _begin(tree: Tree, one: _Grown, cause: str) -> None:
     """A run of which the journal has no event yet: it begins now, or waits for its turn again."""
     seat, record = one.seat, one.recorded.record
     seat.runs, seat.cause = seat.runs - 1, cause
-    then = msgspec.json.decode(record.host, type=HostRecord)
+    then = decoder(HostRecord).decode(record.host)
     seat.messages = tuple(map(tree.contents.get, then.messages))
     seat.written = True
     tree.turn(seat, record.started)

@@ -15,6 +15,7 @@ from engine.core.events import AnyEvent
 from engine.core.pooling import Node
 from engine.core.state import State, Used
 from engine.core.vocabulary import SEMANTICS_VERSION
+from engine.decoding import decoder
 from engine.run.effects import Position, RunSpec
 from engine.run.records import HostRecord
 from engine.run.result import ChildRun, OpenRequest, RunResult
@@ -138,4 +139,4 @@ def encode(value: Any) -> str:
 
 def decode(text: str | bytes, type: type[T]) -> T:
     """The value of such JSON. Raises ``msgspec.ValidationError`` for anything else."""
-    return msgspec.json.decode(text, type=type)
+    return decoder(type).decode(text)

@@ -16,6 +16,7 @@ from engine.core.decisions import AnyDecision, Request
 from engine.core.events import AnyEvent
 from engine.core.state import Used
 from engine.core.vocabulary import SEMANTICS_VERSION
+from engine.decoding import decoder
 
 RUNNING = "running"
 """Status of a run that has no ``End``: it goes on somewhere, or was killed and can be resumed."""
@@ -249,3 +250,7 @@ class Store(Journal, Contents, Requests, Leases, Protocol):
 
     def close(self) -> None:
         """Write what is pending and let go of the place. Closing twice does nothing."""
+
+
+for _record in (RunRecord, RequestRecord):
+    decoder(_record)  # stores convert them, in whatever thread

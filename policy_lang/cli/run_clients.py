@@ -199,10 +199,10 @@ def _recorded(record: RunRecord, known: Mapping[str, ClientSettings]) -> list[Mo
     import msgspec
 
     from engine.clients.spec import PROVIDERS
-    from engine.run.records import HostRecord
+    from engine.run.records import host_record
 
     try:
-        host = msgspec.json.decode(record.host, type=HostRecord)
+        host = host_record(record)
     except msgspec.ValidationError:
         raise ClientsError(
             f"run {record.run} was begun by a host of another kind, which alone can go on with it: "

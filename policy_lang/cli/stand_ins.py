@@ -36,10 +36,10 @@ def clients(record: RunRecord) -> dict[str, Absent]:
     """Clients with the names and models that a run began with, the first one in front."""
     import msgspec
 
-    from engine.run.records import HostRecord
+    from engine.run.records import host_record
 
     try:
-        host = msgspec.json.decode(record.host, type=HostRecord)
+        host = host_record(record)
     except msgspec.MsgspecError:
         raise NotFound(
             f"run {record.run} was begun by a host of another kind, which alone can end it: its record names no clients"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct, structs
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
@@ -27,6 +26,7 @@ from engine.core.decisions import Call, Execute, Resolve
 from engine.core.events import ModelFailed
 from engine.core.messages import ToolCall
 from engine.core.transcript import Entry, Transcript
+from engine.decoding import decoder
 from engine.run.deadlines import Cut
 from engine.run.effects import ModelCall, ResolverRun, ToolRun
 from engine.runtimes.environment import Job
@@ -168,7 +168,7 @@ class _Plain(EncodingPayloadConverter):
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         if isinstance(type_hint, type(Struct)):
-            return msgspec.json.decode(payload.data, type=type_hint)
+            return decoder(type_hint).decode(payload.data)
         return self._other.from_payload(payload, type_hint)
 
 
