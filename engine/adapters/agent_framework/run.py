@@ -74,6 +74,7 @@ class GovernedRun:
         self.keep: Callable[[], None] = keep or (lambda: None)
         self._governor, self._main, self._others = governor, main, others
         self._sizes: dict[int, int] = {}
+        self._parts: dict[int, tuple[Content, int]] = {}
         self._arguments: dict[str, str] = {}
         """Arguments as the model wrote them, by the ids of calls."""
         self._verdicts: dict[str, Any] = {}
@@ -147,9 +148,15 @@ class GovernedRun:
 
     def _wanted(self, context: ChatContext) -> Wanted:
         options = context.options or {}
-        sent = sum(characters_of(content) for each in context.messages for content in each.contents)
+        sent = sum([self._characters(content) for each in context.messages for content in each.contents])
         sent += len(options.get("instructions") or "") + sum(map(self._declared, tools_of(context)))
         return Wanted(self._main, str(options.get("model") or ""), sizes.tokens(sent), options.get("max_tokens"))
+
+    def _characters(self, content: Content) -> int:
+        """How many characters a part of a message has: looked at once a run, since every call sends all again."""
+        if (known := self._parts.get(id(content))) is None:
+            known = self._parts[id(content)] = (content, characters_of(content))
+        return known[1]
 
     def _declared(self, tool: Any) -> int:
         """How many characters the declaration of a tool has: looked at once a run."""
