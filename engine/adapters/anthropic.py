@@ -15,7 +15,8 @@ try:
 except ImportError as exc:
     raise ImportError("loops with the Anthropic SDK need it: pip install 'policy-lang[anthropic]'") from exc
 
-from engine.adapters.sdk import AsyncGuard, Face, Guard, Options
+from engine.adapters.sdk import AsyncGuard, Guard
+from engine.adapters.sdk_options import Face, Options
 from engine.clients.wire import encode
 from engine.core.messages import ToolCall, ToolSpec
 from engine.core.policy import Policy
@@ -57,7 +58,7 @@ def guard(
 ) -> AsyncGuard[AsyncAnthropic]: ...
 def guard(client: Anthropic | AsyncAnthropic, policy: Policy | Compiled, **options: Unpack[Options]) -> Any:
     """A policy over the loops that use this client: ``with guard(...).run() as run`` is one run, and ``run.client`` its
-    client. The client itself is left as it is. ``options``: see ``engine.adapters.sdk.Options``.
+    client. The client itself is left as it is. ``options``: see ``engine.adapters.sdk_options.Options``.
 
     Raises:
         RunError: the policy names a client that is not there.

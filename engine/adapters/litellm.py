@@ -20,8 +20,9 @@ except ImportError as exc:
     raise ImportError("loops with LiteLLM need it: pip install 'policy-lang[litellm]'") from exc
 
 from engine.adapters.acts import Answer, Send, Sleep
-from engine.adapters.sdk import AsyncRun, Base, Common, Face, Guard, Options, Run
+from engine.adapters.sdk import AsyncRun, Base, Guard, Run
 from engine.adapters.sdk_openai import declared, read, result
+from engine.adapters.sdk_options import Common, Face, Options
 from engine.adapters.sdk_turn import Reading, Turn, Whole
 from engine.clients.sse import EventParser
 from engine.clients.wire import decode
@@ -48,7 +49,7 @@ def guard(
 
     ``models`` are those that the policy names, the loop's own first: LiteLLM's name of each, or what
     ``litellm.completion`` takes for it (``model``, ``api_base``, ``api_key`` …). ``router``: calls go through this
-    ``litellm.Router``. ``options``: see ``engine.adapters.sdk.Common``.
+    ``litellm.Router``. ``options``: see ``engine.adapters.sdk_options.Common``.
 
     Raises:
         RunError: the policy names a model that is not there.

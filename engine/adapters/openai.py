@@ -14,8 +14,9 @@ try:
 except ImportError as exc:
     raise ImportError("loops with the OpenAI SDK need it: pip install 'policy-lang[openai]'") from exc
 
-from engine.adapters.sdk import AsyncGuard, Face, Guard, Options
+from engine.adapters.sdk import AsyncGuard, Guard
 from engine.adapters.sdk_openai import declared, read, result
+from engine.adapters.sdk_options import Face, Options
 from engine.core.policy import Policy
 from engine.core.step import Compiled
 from engine.gateway.openai_wire import OpenAIWire
@@ -46,7 +47,7 @@ def guard(client: OpenAI, policy: Policy | Compiled, **options: Unpack[Options])
 def guard(client: AsyncOpenAI, policy: Policy | Compiled, **options: Unpack[Options]) -> AsyncGuard[AsyncOpenAI]: ...
 def guard(client: OpenAI | AsyncOpenAI, policy: Policy | Compiled, **options: Unpack[Options]) -> Any:
     """A policy over the loops that use this client: ``with guard(...).run() as run`` is one run, and ``run.client`` its
-    client. The client itself is left as it is. ``options``: see ``engine.adapters.sdk.Options``.
+    client. The client itself is left as it is. ``options``: see ``engine.adapters.sdk_options.Options``.
 
     Raises:
         RunError: the policy names a client that is not there.

@@ -9,89 +9,39 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, Self, TypedDict, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import httpx2
-from msgspec import Struct
 
 from engine.adapters.acts import Advice, Answer, Consult, Ran, Result, Sleep
 from engine.adapters.acts import Run as Execution
 from engine.adapters.carrying import carried, carried_sync
 from engine.adapters.following import Client
 from engine.adapters.governor import Governor
+from engine.adapters.sdk_options import Approver, Face, Options
 from engine.adapters.sdk_transport import AsyncTransport, Transport
 from engine.adapters.sdk_turn import Turn, Whole
 from engine.clients.wire import decode
 from engine.core.decisions import Ask
-from engine.core.messages import Message, ToolCall, ToolSpec
+from engine.core.messages import Message, ToolCall
 from engine.core.outcome import Outcome
 from engine.core.policy import Policy
 from engine.core.state import NO_TIME
 from engine.core.step import Compiled
 from engine.core.vocabulary import REFUSALS
-from engine.gateway.wires import Json, Round, Wire
+from engine.gateway.wires import Json, Round
 from engine.run.approvals import ApprovalRequest
 from engine.run.deadlines import told_model
-from engine.run.decision_log import DecisionLog, Sink
 from engine.run.errors import RunError
-from engine.run.listeners import Observer
-from engine.run.resolvers import Resolver
 from engine.run.results import brief, described, failure, to_result
 from engine.run.threaded import in_thread
 from engine.run.tools import ArgumentError, Tool, ToolContext, toolbox
-from engine.store.protocol import Store
 
 C = TypeVar("C")
 _log = logging.getLogger("policy.adapters")
-
-Approver = Callable[[ApprovalRequest], "bool | Awaitable[bool]"]
-"""Says whether a tool call may run."""
-
-
-class Face(Struct, frozen=True):
-    """What is a provider's own: its format, its endpoint, how its loop writes calls and results down."""
-
-    host: str
-    wire: Wire
-    path: str
-    refused: tuple[str, ...]
-    """Endpoints that would start what the policy does not see."""
-    options: Callable[[str, Json], Any]
-    """A request of the SDK's own, for a path and a body."""
-    read: Callable[[Any], ToolCall]
-    """A call, as the SDK gives it or as a plain dictionary."""
-    result: Callable[[str, str, bool], Json]
-    """What answers a call: its id, a text, and whether it failed."""
-    declared: Callable[[ToolSpec], Json]
-
-
-class Common(TypedDict, total=False):
-    """What ``guard`` takes, whatever it guards."""
-
-    tools: Iterable[Tool | Callable[..., Any]]
-    """Functions that a model may call, for ``run.tool(call)`` and ``guard.declared``. Without them ``run.tool(call,
-    function)`` is given each."""
-    approver: Approver | None
-    """Says whether a tool that the policy asks about may run; without one it may not."""
-    resolvers: Mapping[str, Resolver] | None
-    """The functions that the policy names; this and the rest: see ``engine.adapters.governor.Governor``."""
-    journal: Store | None
-    log: DecisionLog | str | os.PathLike[str] | Sink | None
-    telemetry: Observer | None
-    allow_missing_clients: bool
-
-
-class Options(Common, total=False):
-    """What ``guard`` takes beside a client and a policy."""
-
-    name: str
-    """What the policy calls the client; ``main`` if nothing is said."""
-    models: Mapping[str, Any]
-    """Others that the policy may switch to, by its names: a model, or a client of the same kind with its model."""
 
 
 class Guard(Generic[C]):
@@ -456,6 +406,3 @@ def _object(arguments: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-__all__ = ["Approver", "AsyncGuard", "AsyncRun", "Base", "Face", "Guard", "Run"]
