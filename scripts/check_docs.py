@@ -7,6 +7,7 @@ told in ``doc_sessions``, what blocks of code are held against in ``doc_blocks``
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import language_reference
 import rule_pages
 from doc_blocks import BLOCK
 from doc_sessions import ROOT, refreshed
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch one from the network when imported
 
 FOLDERS = ("docs", "spec_examples", "tests", "benchmarks")
 

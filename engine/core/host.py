@@ -45,7 +45,6 @@ HOSTS: Final[dict[str, tuple[str, ...]]] = {
     "anthropic": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
     "openai": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
     "litellm": (*_WHOLE, "strip", "forbid", "cancel", "suspend"),
-    "claude-agent": ("gate", "close", "suspend", "ends"),
     "gateway": ("veto", "rounds", "strip", "forbid", "route", "attempts", "gate", "close", "rewrite", "usage"),
 }
 """Environments by name, and what each is able to do."""

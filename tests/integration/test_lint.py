@@ -259,7 +259,7 @@ def test_tools_and_host_by_option(tmp_path: Path) -> None:
 
 
 def test_a_host_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "a.policy").write_text(f'{CLEAN}tool "shell"  deny\n')
+    (tmp_path / "a.policy").write_text(f'{CLEAN}tool "shell"  timeout 5s\n')
     done = policy("lint", "--host", "litellm,veto", "a.policy", cwd=tmp_path)
     assert done.stderr.endswith(
         "unknown ability `litellm` of a host; a host that is known by its name stands alone, without a list\n"
@@ -267,9 +267,9 @@ def test_a_host_by_its_name(tmp_path: Path) -> None:
     done = policy("lint", "--host", "langchian", "a.policy", cwd=tmp_path)
     assert done.stderr.endswith("unknown host `langchian`; did you mean `langchain`?\n")
     assert policy("lint", "--host", "langchain", "a.policy", cwd=tmp_path).returncode == 0
-    by_option = policy("lint", "--host", "claude-agent", "a.policy", cwd=tmp_path)
+    by_option = policy("lint", "--host", "gateway", "a.policy", cwd=tmp_path)
     assert "P337" in by_option.stdout
-    (tmp_path / "policy.toml").write_text('[lint]\nhost = "claude-agent"\n')
+    (tmp_path / "policy.toml").write_text('[lint]\nhost = "gateway"\n')
     assert policy("lint", "a.policy", cwd=tmp_path).stdout == by_option.stdout
     assert "P337" not in policy("lint", "--host", "own", "a.policy", cwd=tmp_path).stdout
 
