@@ -25,6 +25,7 @@ HANDED_ON = {
     ("lint_cache.py", "text"): "what the cache has kept",
     ("lint_settings.py", "message"): "what `_wrong` is given",
     ("lint_settings.py", "help"): "what `_wrong` is given",
+    ("lint_settings.py", "profile"): "the way out that `host_names` gives, which its own tests look at",
     ("report.py", "label"): "what a reporter is given",
     ("suppressions.py", "label"): "what `_problem` is given",
     ("resolve/claims.py", "help"): "lists of words",

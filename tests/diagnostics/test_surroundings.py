@@ -103,7 +103,7 @@ def test_a_screen_reader_is_told_the_same_in_words(tmp_path: Path) -> None:
 
 
 def test_what_a_host_cannot_do_is_said_of_each_statement(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text('[lint]\nhost = "claude-agent"\n')
+    (tmp_path / "policy.toml").write_text('[lint]\nhost = ["gate", "close", "suspend", "ends"]\n')
     text = 'policy "x" lang 1\nlimits {\n  llm_calls  9\n}\ntool "a"  limit 2 timeout 3s\n'
     assert [without_place(shown, tmp_path) for shown in linted(tmp_path, text)] == [
         """\
