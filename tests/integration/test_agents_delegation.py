@@ -1,6 +1,7 @@
 """Agents that delegate to agents, with scripted models: budgets hold, every end reaches its parent once."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -383,16 +384,14 @@ def test_a_leaf_that_will_not_end_is_waited_for_and_ends_before_its_parent(monke
                 ended.append(run)
 
     async def main():
-        started = asyncio.Event()
+        started, released = asyncio.Event(), asyncio.Event()
 
         async def stubborn() -> str:
             started.set()
-            while True:
-                try:
-                    await asyncio.sleep(600)
-                    return "late"
-                except asyncio.CancelledError:
-                    pass
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+            return "late"
 
         main, helper = Model(delegates("a")), Model(asks("stubborn"))
         driver = Driver(
@@ -405,7 +404,9 @@ def test_a_leaf_that_will_not_end_is_waited_for_and_ends_before_its_parent(monke
         await asyncio.wait_for(started.wait(), 5)
         began = time.perf_counter()
         handle.cancel()
-        return await asyncio.wait_for(handle, 60), time.perf_counter() - began
+        result, took = await asyncio.wait_for(handle, 60), time.perf_counter() - began
+        released.set()
+        return result, took
 
     result, took = asyncio.run(main())
     assert ended == ["r.1", "r"]
