@@ -167,7 +167,7 @@ class DurableEffects:
         result = result_of(spec.run, spec.thread, finished.outcome, said, self.get, tuple(self._notes))
         if self._tree is not None:
             result = replace(result, children=tuple(self._tree.ended))
-        return End(result, None if self._trail is None else (*self._trail, *self._below))
+        return End(result, None if self._trail is None else (*self._trail, *self._below), self._last)
 
     def moved(self, moved: Moved) -> Order:
         """The run as it goes on in a fresh execution. Whatever came for it meanwhile has to be added to ``held``."""

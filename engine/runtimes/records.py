@@ -115,10 +115,14 @@ class Report(Struct, frozen=True, omit_defaults=True):
 
 
 class End(Struct, frozen=True, omit_defaults=True):
-    """How a run has ended. ``trail`` is its own and, behind it, that of each run below, where that was asked for."""
+    """How a run has ended. ``trail`` is its own and, behind it, that of each run below, where that was asked for.
+
+    ``at`` is when its last event was (ms since 1970): the same whenever the run's record is gone through.
+    """
 
     result: RunResult
     trail: Trail | None = None
+    at: int = 0
 
 
 class Refused(Struct, frozen=True):

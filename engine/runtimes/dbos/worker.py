@@ -226,7 +226,7 @@ class _Here:
             except Exception as exc:
                 await self._told_above(order, Message(refused=str(exc) or type(exc).__name__))
                 raise
-            await self._told_above(order, Message(ChildOver(self._clock(), end)))
+            await self._told_above(order, Message(ChildOver(end.at, end)))
             self._desk.over(order.spec.run)
             return encode(end)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -34,6 +35,8 @@ _JSON = {"content-type": "application/json", "accept": "application/json"}
 _NOT_YET = 470
 _CONNECT_S = 30.0
 _PATIENCE_S = 10
+_TRIES = 10
+_PAUSE_S = 0.5
 """So long a worker may take to say how a run stands: it is asked again after a failure, and may be away."""
 _STATUS = {"completed": "ended", "backing-off": "waiting", "paused": "waiting"}
 
@@ -127,7 +130,13 @@ class RestateRuntime:
             f"sys_invocation where target_service_name = '{self._service}' and target_handler_name = 'run' "
             "order by created_at desc"
         )
-        answer = await self._request("POST", f"{self._admin}/query", json.dumps({"query": sql}))
+        query = json.dumps({"query": sql})
+        answer = await self._request("POST", f"{self._admin}/query", query)
+        for _ in range(_TRIES):
+            if answer.status_code < 500:
+                break
+            await asyncio.sleep(_PAUSE_S)  # a server that has just been started does not know its tables yet
+            answer = await self._request("POST", f"{self._admin}/query", query)
         if answer.status_code != 200:
             raise RuntimeUnreachableError(f"{self._admin} does not answer as Restate's administration does")
         return tuple(map(_listed, answer.json()["rows"]))

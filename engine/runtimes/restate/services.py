@@ -90,7 +90,7 @@ class _Runs:
 
             ended = await self._executed(context, order, promised, 0)
             if isinstance(ended, End):
-                return encode(ChildOver(self._clock(), ended)).encode()
+                return encode(ChildOver(ended.at, ended)).encode()
             context.set(MOVED, b"1", BYTES)
             context.generic_send(continued, "go", _encoded(1, ended), key=context.key())
             return await promised(OVER)
@@ -129,7 +129,7 @@ class _Runs:
 
             ended = await self._executed(context, going.order, promised, going.number)
             if isinstance(ended, End):
-                over = encode(ChildOver(self._clock(), ended))
+                over = encode(ChildOver(ended.at, ended))
                 context.generic_send(service, "signal", f"{OVER}\n{over}".encode(), key=key)
                 context.clear_all()
             else:

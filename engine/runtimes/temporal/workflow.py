@@ -206,7 +206,7 @@ class TemporalEnvironment:
         if (cause := self._unwanted.pop(run, None)) is not None:
             await self._tell(handle, cause)
         end = await handle
-        self._inbox.append(ChildOver(await _now(), end))
+        self._inbox.append(ChildOver(end.at, end))
 
     async def _tell(self, handle: workflow.ChildWorkflowHandle[Any, End], cause: str) -> None:
         try:
