@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -212,15 +213,15 @@ class TemporalRuntime:
 async def _reported(handle: WorkflowHandle[Any, Any]) -> Report:
     """Where a run stands. A worker whose work on it has been overtaken cannot say so, and lets go of the run: then
     another one is asked."""
-    for last in (False, False, True):
-        try:
-            report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
-        except WorkflowQueryFailedError:
-            if last:
-                raise
-            await asyncio.sleep(_ASKED_AGAIN_S)
-        else:
-            break
+    for _ in range(2):
+        with contextlib.suppress(WorkflowQueryFailedError):
+            return await _asked(handle)
+        await asyncio.sleep(_ASKED_AGAIN_S)
+    return await _asked(handle)
+
+
+async def _asked(handle: WorkflowHandle[Any, Any]) -> Report:
+    report: Report = await handle.query("report", result_type=Report, rpc_timeout=PATIENCE)
     return report
 
 
