@@ -64,6 +64,7 @@ flowchart TD
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "text"), [("mermaid", EVERYTHING), ("svg", SIMPLE), ("html", SIMPLE)])
 def test_it_draws_the_same_each_time(folder: Path, format: str, text: str) -> None:
     (folder / "q.policy").write_text(text)

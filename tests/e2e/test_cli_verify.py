@@ -213,6 +213,7 @@ def test_params_bases_and_agents(tmp_path: Path) -> None:
     assert 'test "refutes two rounds" {' in out
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_not_known(tmp_path: Path) -> None:
     began = time.monotonic()
     code, out, _ = verify(tmp_path, str(EVERYTHING), "--timeout", "1")

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +63,19 @@ OUTLIVES = ("grandchild_approval", "killed_tree")
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[list[Agent]]:
+def agents() -> list[Agent]:
+    """Those of the examples, whatever else is called like their files: a framework may be."""
+    names = ("agents", "tools")
+    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     sys.path.insert(0, str(EXAMPLES))
     try:
-        yield importlib.import_module("agents").AGENTS
+        found: list[Agent] = importlib.import_module("agents").AGENTS
+        return found
     finally:
         sys.path.remove(str(EXAMPLES))
-        for name in ("agents", "tools"):
+        for name in names:
             sys.modules.pop(name, None)
+        sys.modules.update(others)
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ STATES = 20_000
 MANY_POLICIES = 900 if os.environ.get("LAWS_PROFILE") in ("thorough", "slow") else 30
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.one_of(policies(3), error_policies(3)))
 def test_every_state_that_can_be_reached_is_among_those_that_stand_for_all_limits(policy: Policy) -> None:
