@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from policy_lang.cli.options import add_policy_options
 from policy_lang.cli.run_clients import Model, named_model, named_url
+from policy_lang.cli.stopping import stop_asked
 
 if TYPE_CHECKING:
     from engine.gateway import Gateway, Route
@@ -131,13 +131,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def _serve(gateway: Gateway) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, stop.set)
-        except (NotImplementedError, RuntimeError):  # no such handlers here (Windows, not the main thread)
-            break
+    stop = stop_asked()
     async with gateway:
         print(f"governed by {gateway.governor.policy.name} on {gateway.url}")
         print(f"  OpenAI's SDKs     base URL {gateway.url}/v1")

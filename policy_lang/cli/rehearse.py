@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING
+
+from policy_lang.cli.stopping import stop_asked
 
 if TYPE_CHECKING:
     from engine.rehearsal import Entry, Rehearsal
@@ -35,13 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(rehearsal: Rehearsal) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, stop.set)
-        except (NotImplementedError, RuntimeError):  # no such handlers here (Windows, not the main thread)
-            break
+    stop = stop_asked()
     async with rehearsal:
         print(f"rehearsing {rehearsal.script.name} on {rehearsal.url}")
         print(f"  openai:NAME     --base-url {rehearsal.url}/v1")
